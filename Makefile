@@ -1,0 +1,31 @@
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all check
+PYTHON ?= python3.11
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+help: ## Show the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## Make .venv with all that the verbs and the tests need
+
+$(STAMP): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is not here; name another with: make PYTHON=python3 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet -c constraints.txt torch -e ".[dev]"
+	@touch $@
+
+demo: setup ## Train a small German-English translator, evaluate it and write its report
+	$(BIN)/luong demo
+
+test: setup ## Run the fast test suite
+	$(BIN)/pytest
+
+test-all: setup ## Run every test, the slow ones too
+	$(BIN)/pytest -m "slow or not slow"
+
+check: setup ## Lint, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports

@@ -1,0 +1,258 @@
+"""Attention without parameters of its own: prepare a source, attend to it, or both at once."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from luong import kernels
+from luong.attention import masks
+from luong.attention.memory import AttentionOutput, Memory
+from luong.attention.scores import Score, make_score
+from luong.attention.windows import Window, make_window
+
+logger = logging.getLogger("luong.attention")
+_warned_max_length: set[int] = set()
+
+
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """Softmax over the last dimension, of the allowed positions alone.
+
+    Args:
+        scores: (..., S), float32 at least.
+        mask: Bool, broadcastable to scores; True = may attend.
+
+    Returns:
+        Weights (..., S), exactly 0 where masked; a row with nothing allowed is all 0, with zero
+        gradients. What stands in masked scores, NaN included, changes nothing.
+
+    Example:
+        >>> masked_softmax(torch.tensor([1.0, 1.0, 100.0]), torch.tensor([True, True, False]))
+        tensor([0.5000, 0.5000, 0.0000])
+    """
+    empty = ~mask.any(-1, keepdim=True)
+    filled = scores.masked_fill(~mask, -torch.inf).masked_fill(empty, 0.0)
+    return torch.softmax(filled, -1).masked_fill(~mask, 0.0)
+
+
+def prepare(
+    score: Score,
+    keys: Tensor,
+    values: Tensor | None = None,
+    *,
+    lengths: Tensor | None = None,
+    mask: Tensor | None = None,
+) -> Memory:
+    """Make sources ready to be attended; see `Attention.prepare`."""
+    values = keys if values is None else values
+    _check_source(score, keys, values)
+    batch, source_length, _ = keys.shape
+    allowed = keys.new_ones(batch, source_length, dtype=torch.bool)
+    if mask is not None:
+        if mask.shape != (batch, source_length):
+            raise ValueError(
+                f"mask has shape {tuple(mask.shape)}; expected (B, S) = {(batch, source_length)}."
+            )
+        allowed = allowed & masks.checked(mask, "mask")
+    if lengths is not None:
+        lengths = _checked_lengths(lengths, batch, source_length).to(keys.device)
+        allowed = allowed & masks.from_lengths(lengths, source_length)
+    elif mask is not None:
+        lengths = masks.last_allowed(mask)
+    else:
+        lengths = torch.full((batch,), source_length, device=keys.device)
+    if score.max_length is not None and source_length > score.max_length:
+        allowed = allowed & (torch.arange(source_length, device=keys.device) < score.max_length)
+        _warn_max_length(score.max_length, source_length)
+    if not score.attends:
+        allowed = torch.zeros_like(allowed)
+        values = values[..., :0]
+    # Zeros in place of what is masked: 0 * NaN would still be NaN in the context.
+    hidden = ~allowed.unsqueeze(-1)
+    return Memory(
+        score.prepare(keys.masked_fill(hidden, 0.0)),
+        values.masked_fill(hidden, 0.0),
+        allowed,
+        lengths,
+    )
+
+
+def attend_memory(
+    query: Tensor,
+    memory: Memory,
+    *,
+    score: Score,
+    window: Window,
+    positions: Tensor | None = None,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    dropout: float = 0.0,
+    need_weights: bool = True,
+) -> AttentionOutput:
+    """Attend to prepared sources; see `Attention.forward`."""
+    _check_query(query, memory, score)
+    batch, steps, _ = query.shape
+    source_length = memory.mask.shape[1]
+    allowed = memory.mask.unsqueeze(1)
+    if mask is not None:
+        allowed = allowed & masks.checked(mask, "mask")
+        memory = _without(memory, allowed, score)
+    if positions is None:
+        positions = torch.arange(steps, device=query.device).expand(batch, steps)
+    located = window.locate(query, positions, memory.lengths)
+    if located is None:
+        scores = score.scores(query, memory.keys)
+        if bias is not None:
+            scores = scores + bias
+        weights = masked_softmax(scores, allowed)
+        context = kernels.global_context(functional.dropout(weights, dropout), memory.values)
+        band_start = None
+    else:
+        half_width, centres, points = located
+        band_start = centres - half_width
+        offsets = torch.arange(2 * half_width + 1, device=query.device)
+        slots = band_start.unsqueeze(-1) + offsets
+        inside = (slots >= 0) & (slots < source_length)
+        scores = score.banded(query, memory.keys, centres, half_width)
+        if bias is not None:
+            scores = scores + _under_band(bias, slots, source_length)
+        allowed = _under_band(allowed, slots, source_length) & inside
+        weights = masked_softmax(scores, allowed)
+        if points is not None:
+            sigma = half_width / 2
+            distance = slots - points.unsqueeze(-1)
+            weights = weights * torch.exp(-(distance**2) / (2 * sigma**2))
+        dropped = functional.dropout(weights, dropout)
+        context = kernels.local_context(dropped, memory.values, centres)
+    context = context.to(torch.promote_types(query.dtype, memory.values.dtype))
+    return AttentionOutput(context, weights if need_weights else None, band_start)
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor | None = None,
+    *,
+    score: str | Score = "scaled-dot",
+    window: str | Window = "global",
+    half_width: int = 10,
+    lengths: Tensor | None = None,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    positions: Tensor | None = None,
+    dropout: float = 0.0,
+    need_weights: bool = True,
+) -> AttentionOutput:
+    """Attend in one call, with nothing kept.
+
+    Args:
+        query: (B, T, q).
+        key: (B, S, k).
+        value: (B, S, v); the keys by default.
+        score: "dot" or "scaled-dot", or a `Score` that holds its own parameters.
+        window: "global" or "local-m", or a `Window`.
+        half_width: D of a window given by name.
+        lengths: Absolute source lengths (B,), 0 allowed.
+        mask: Bool, broadcastable to (B, T, S), True = may attend.
+        bias: Float, added to the scores, broadcastable to (B, T, S).
+        positions: The time step of each query, integers (B, T); 0..T-1 by default.
+        dropout: Share of the weights dropped, after they are normalised.
+        need_weights: False: `weights` of the result is None.
+
+    Returns:
+        Context (B, T, v), weights, and band_start of a local window.
+
+    Raises:
+        ValueError: Shapes do not fit, or a score or window by name would need parameters.
+        TypeError: The mask is not bool.
+
+    Example:
+        >>> attend(torch.zeros(1, 1, 2), torch.ones(1, 3, 2)).weights
+        tensor([[[0.3333, 0.3333, 0.3333]]])
+    """
+    if isinstance(score, str) and score not in ("dot", "scaled-dot"):
+        raise ValueError(f"score '{score}' has parameters: pass a Score object, or use Attention.")
+    if window == "local-p":
+        raise ValueError("window 'local-p' has parameters: pass a LocalPredictive object.")
+    score = make_score(score, query.shape[-1], key.shape[-1])
+    memory = prepare(score, key, value, lengths=lengths)
+    return attend_memory(
+        query,
+        memory,
+        score=score,
+        window=make_window(window, half_width, query.shape[-1]),
+        positions=positions,
+        mask=mask,
+        bias=bias,
+        dropout=dropout,
+        need_weights=need_weights,
+    )
+
+
+def _without(memory: Memory, allowed: Tensor, score: Score) -> Memory:
+    """The memory with keys and values zeroed that no query of this call may see."""
+    hidden = ~allowed.any(-2).expand_as(memory.mask).unsqueeze(-1)
+    values = memory.values.masked_fill(hidden, 0.0)
+    keys: Any = memory.keys
+    if isinstance(keys, Tensor):
+        keys = keys.masked_fill(hidden, 0.0)
+    elif isinstance(keys, kernels.PreparedKeys):
+        keys = kernels.prepare_keys(keys.key.masked_fill(hidden, 0.0))
+    return memory._replace(keys=keys, values=values)
+
+
+def _under_band(full: Tensor, slots: Tensor, source_length: int) -> Tensor:
+    """Entries (B, T, 2D+1) of a tensor that broadcasts to (B, T, S); any value outside."""
+    if source_length == 0:
+        return full.new_zeros(slots.shape)
+    full = full.expand(*slots.shape[:-1], source_length)
+    return full.gather(-1, slots.clamp(0, source_length - 1))
+
+
+def _check_source(score: Score, keys: Tensor, values: Tensor) -> None:
+    if keys.dim() != 3 or keys.shape[-1] != score.key_size:
+        raise ValueError(
+            f"keys have shape {tuple(keys.shape)}; expected (B, S, k) with k = {score.key_size}."
+        )
+    if values.dim() != 3 or values.shape[:2] != keys.shape[:2]:
+        raise ValueError(
+            f"values have shape {tuple(values.shape)}; expected (B, S, v) with "
+            f"(B, S) = {tuple(keys.shape[:2])} as in keys."
+        )
+
+
+def _check_query(query: Tensor, memory: Memory, score: Score) -> None:
+    batch = memory.mask.shape[0]
+    if query.dim() != 3 or query.shape[-1] != score.query_size or query.shape[0] != batch:
+        raise ValueError(
+            f"query has shape {tuple(query.shape)}; expected (B, T, q) with B = {batch} and "
+            f"q = {score.query_size}. One query a source is (B, 1, q)."
+        )
+
+
+def _checked_lengths(lengths: Tensor, batch: int, source_length: int) -> Tensor:
+    if lengths.dtype.is_floating_point or lengths.dtype == torch.bool:
+        raise TypeError(f"lengths have dtype {lengths.dtype}; expected integers (B,).")
+    if lengths.shape != (batch,):
+        raise ValueError(f"lengths have shape {tuple(lengths.shape)}; expected (B,) = ({batch},).")
+    # On other devices the look would wait for the device.
+    if batch and lengths.device.type == "cpu":
+        low, high = int(lengths.min()), int(lengths.max())
+        if low < 0 or high > source_length:
+            raise ValueError(f"lengths run from {low} to {high}; expected 0 to {source_length}.")
+    return lengths
+
+
+def _warn_max_length(max_length: int, source_length: int) -> None:
+    if max_length not in _warned_max_length:
+        _warned_max_length.add(max_length)
+        logger.warning(
+            "a source has %d positions, but the location score knows %d: those beyond are "
+            "never attended. A larger max_length mends it.",
+            source_length,
+            max_length,
+        )

@@ -1,0 +1,285 @@
+"""The settings of a run: frozen models read from TOML, unknown keys refused, all errors at once."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from luong.errors import UserError, nearest
+
+ScoreName = Literal["dot", "scaled-dot", "general", "concat", "additive", "location", "none"]
+WindowName = Literal["global", "local-m", "local-p"]
+CellName = Literal["lstm", "gru"]
+ScheduleName = Literal["constant", "inverse-square-root", "linear", "halving", "plateau"]
+
+
+class Section(BaseModel):
+    """A table of the TOML file: immutable, and every key must be known."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PairFiles(Section):
+    """Where sentence pairs lie: two parallel files, or one file of tab-separated pairs."""
+
+    source: Path | None = None
+    target: Path | None = None
+    file: Path | None = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> PairFiles:
+        parallel = self.source is not None and self.target is not None
+        neither = self.source is None and self.target is None
+        if not (parallel and self.file is None) and not (self.file is not None and neither):
+            raise ValueError(
+                'expected { source = "...", target = "..." } or { file = "pairs.tsv" }'
+            )
+        return self
+
+
+class DataConfig(Section):
+    """What to train on."""
+
+    train: PairFiles
+    valid: PairFiles
+    source_language: str | None = None
+    """ISO 639 code; kept in the model folder."""
+    target_language: str | None = None
+    """ISO 639 code; chooses the tokenizer of the metric."""
+    max_length: int = Field(250, ge=1)
+    """Training pairs with more tokens than this on either side are left out, and counted."""
+
+
+class TokensConfig(Section):
+    """How text becomes tokens."""
+
+    kind: Literal["word", "character", "subword"] = "subword"
+    vocabulary_size: int = Field(8000, ge=5)
+    """An upper bound, special tokens included."""
+    shared: bool = True
+    """One vocabulary for both sides."""
+    algorithm: Literal["unigram", "bpe"] = "unigram"
+    """How sentencepiece learns its pieces; for `subword` only."""
+    minimum_count: int = Field(1, ge=1)
+    """Words or characters seen less often than this are unknown; not for `subword`."""
+
+
+class AttentionConfig(Section):
+    """The attention of the decoder."""
+
+    score: ScoreName = "general"
+    window: WindowName = "global"
+    half_width: int = Field(10, ge=1)
+    """D: a local window spans the 2D+1 positions around its centre."""
+    placement: Literal["luong", "bahdanau"] = "luong"
+    """Attend after the recurrent update (luong) or before it (bahdanau)."""
+    input_feeding: bool = True
+    """The attentional state of a step joins the input of the next."""
+    attention_size: int | None = Field(None, ge=1)
+    """n of `concat` and `additive`, and of the predictor of local-p; hidden_size by default."""
+    max_length: int = Field(250, ge=1)
+    """Rows of the `location` score: source positions beyond it are never attended."""
+    dropout: float = Field(0.0, ge=0.0, lt=1.0)
+    """Dropout on the attention weights."""
+
+
+class ModelConfig(Section):
+    """The encoder-decoder."""
+
+    cell: CellName = "lstm"
+    embedding_size: int = Field(256, ge=1)
+    hidden_size: int = Field(512, ge=1)
+    encoder_layers: int = Field(1, ge=1)
+    decoder_layers: int = Field(1, ge=1)
+    bidirectional: bool = True
+    reverse_source: bool = False
+    """The encoder reads right to left; the memory stays in source order."""
+    dropout: float = Field(0.3, ge=0.0, lt=1.0)
+    """On embeddings, between layers and on the attentional state, unless set apart below."""
+    input_dropout: float | None = Field(None, ge=0.0, lt=1.0)
+    """On embeddings."""
+    layer_dropout: float | None = Field(None, ge=0.0, lt=1.0)
+    """Between recurrent layers and on the attentional state."""
+    state_dropout: float = Field(0.0, ge=0.0, lt=1.0)
+    """On recurrent states, the same units at every step of a sentence (Gal, Ghahramani 2016)."""
+    tie_embeddings: Literal["none", "target", "all"] = "target"
+    """The output layer shares the target embeddings; `all`: so does the source side."""
+    attention: AttentionConfig = AttentionConfig()
+
+    @model_validator(mode="after")
+    def _even(self) -> ModelConfig:
+        if self.bidirectional and self.hidden_size % 2:
+            raise ValueError(
+                f"hidden_size is split over two directions and must be even, not {self.hidden_size}"
+            )
+        return self
+
+
+class TrainingConfig(Section):
+    """The optimiser, its schedule, and when to stop, validate, save and report."""
+
+    max_epochs: int = Field(20, ge=1)
+    max_minutes: float = Field(0.0, ge=0.0)
+    """Wall-clock limit over all resumed parts of the run; 0: none."""
+    batch_tokens: int = Field(2000, ge=1)
+    """Padded target positions of a batch, at most."""
+    accumulate: int = Field(1, ge=1)
+    """Batches whose gradients are summed before an update."""
+    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
+    learning_rate: float = Field(0.001, gt=0.0)
+    weight_decay: float = Field(0.0, ge=0.0)
+    momentum: float = Field(0.0, ge=0.0, lt=1.0)
+    """For sgd."""
+    schedule: ScheduleName = "linear"
+    warmup_updates: int = Field(0, ge=0)
+    """The rate rises linearly over this many updates, in every schedule."""
+    decay_start: float = Field(0.5, ge=0.0, lt=1.0)
+    """`linear`: the share of the planned updates after which the rate falls towards 0."""
+    halve_after_epochs: int = Field(5, ge=0)
+    """`halving`: full rate for this many epochs, then half as much with each (Luong 2015)."""
+    plateau_patience: int = Field(2, ge=0)
+    """`plateau`: validations without a better score before the rate is cut."""
+    plateau_factor: float = Field(0.5, gt=0.0, lt=1.0)
+    clip_norm: float = Field(1.0, ge=0.0)
+    """Gradients are scaled down to this norm; 0: never."""
+    label_smoothing: float = Field(0.1, ge=0.0, lt=1.0)
+    average_decay: float = Field(0.998, ge=0.0, lt=1.0)
+    """Decay of the running average of the weights that is validated and kept; 0: no average."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    device: str = "auto"
+    validate_every: int = Field(0, ge=0)
+    """Updates between validations; 0: at the end of each epoch."""
+    best_by: Literal["bleu", "loss"] = "bleu"
+    """The validation score that decides which weights are kept, and when to stop early."""
+    patience: int = Field(0, ge=0)
+    """Validations without a better score before training stops; 0: never."""
+    save_every: int = Field(0, ge=0)
+    """Updates between saves for resuming; 0: at each validation and every five minutes."""
+    log_every: int = Field(50, ge=1)
+    """Updates between two rows of metrics.jsonl."""
+
+
+class RunConfig(Section):
+    """A whole run, as `luong train` reads it.
+
+    Example:
+        >>> config = load_config("run.toml", ["training.max_epochs=3"])
+        >>> config.training.max_epochs
+        3
+    """
+
+    task: Literal["translate"] = "translate"
+    output: Path
+    seed: int = Field(1, ge=0)
+    data: DataConfig
+    tokens: TokensConfig = TokensConfig()
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
+
+    @model_validator(mode="after")
+    def _tying(self) -> RunConfig:
+        if self.model.tie_embeddings == "all" and not self.tokens.shared:
+            raise ValueError('tie_embeddings = "all" needs tokens.shared = true, one vocabulary')
+        return self
+
+
+def load_config(path: str | Path, overrides: list[str] | None = None) -> RunConfig:
+    """Read a run's settings from a TOML file and apply overrides.
+
+    Args:
+        path: The TOML file.
+        overrides: Settings as `section.key=value`; the value is TOML, or else a plain string.
+
+    Returns:
+        The settings, checked.
+
+    Raises:
+        UserError: The file is missing or not TOML, or keys are unknown or of a wrong type; all
+            such mistakes are named at once.
+    """
+    path = Path(path)
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(
+            f"{path} does not exist. `luong init > {path}` writes a file to start from."
+        ) from None
+    except (IsADirectoryError, PermissionError) as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}. Name a TOML file.") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 (byte {error.start}). Save it as UTF-8.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path} is not valid TOML: {error}.") from None
+    for override in overrides or []:
+        _apply(table, override)
+    return parse_config(table, str(path))
+
+
+def parse_config(table: dict[str, Any], name: str = "the settings") -> RunConfig:
+    """Check a nested table of settings, as `load_config` does.
+
+    Raises:
+        UserError: Every unknown key and wrong value, with its path and the nearest known key.
+    """
+    try:
+        return RunConfig.model_validate(table)
+    except ValidationError as error:
+        complaints = [_complaint(dict(item)) for item in error.errors()]
+        raise UserError(f"{name}: " + " ".join(complaints)) from None
+
+
+def _apply(table: dict[str, Any], override: str) -> None:
+    """Put one `a.b=value` into a nested table."""
+    key, equals, text = override.partition("=")
+    if not equals or not key.strip():
+        raise UserError(f"--set {override}: expected section.key=value, as in training.seed=2.")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    *sections, last = key.strip().split(".")
+    for section in sections:
+        table = table.setdefault(section, {})
+        if not isinstance(table, dict):
+            raise UserError(f"--set {override}: {section} is a value, not a section.")
+    table[last] = value
+
+
+def _section_at(location: tuple[Any, ...]) -> type[BaseModel] | None:
+    """The settings model that holds the key at a path, if the path leads to one."""
+    model: type[BaseModel] = RunConfig
+    for part in location[:-1]:
+        field = model.model_fields.get(str(part))
+        if field is None:
+            return None
+        types = (field.annotation, *get_args(field.annotation))
+        found = [t for t in types if isinstance(t, type) and issubclass(t, BaseModel)]
+        if not found:
+            return None
+        model = found[0]
+    return model
+
+
+def _complaint(item: dict[str, Any]) -> str:
+    """One sentence for one pydantic error."""
+    location = tuple(item["loc"])
+    path = ".".join(map(str, location))
+    if item["type"] == "extra_forbidden":
+        model = _section_at(location)
+        hint = nearest(str(location[-1]), model.model_fields if model else [])
+        return f"{path} is not a known key.{hint}"
+    if item["type"] == "missing":
+        return f"{path} is missing."
+    if item["type"] == "value_error":
+        message = str(item["ctx"]["error"])
+        return f"{path}: {message}." if path else f"{message}."
+    hint = ""
+    if item["type"] == "literal_error" and isinstance(item["input"], str):
+        model = _section_at(location)
+        field = model.model_fields.get(str(location[-1])) if model else None
+        hint = nearest(item["input"], get_args(field.annotation)) if field else ""
+    message = item["msg"][0].lower() + item["msg"][1:]
+    return f"{path} = {item['input']!r}: {message}.{hint}"

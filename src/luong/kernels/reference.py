@@ -1,0 +1,79 @@
+"""The operations as the papers write them: the specification every other engine is held to.
+
+Eager torch, so any dtype and device, second derivatives, vmap and export work. It builds the
+(..., T, S, n) tensor of the additive score, and (..., T, 2D+1, n) for bands.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from luong.kernels.prepared import PreparedKeys
+
+
+def at_least_float32(tensor: Tensor) -> Tensor:
+    """Widen 16-bit floats to float32 and leave wider ones alone."""
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+
+
+def prepare_keys(key: Tensor) -> PreparedKeys:
+    """See `luong.kernels.prepare_keys`."""
+    return PreparedKeys(at_least_float32(key))
+
+
+def _plain(key: Tensor | PreparedKeys) -> Tensor:
+    return at_least_float32(key.key if isinstance(key, PreparedKeys) else key)
+
+
+def additive_scores(query: Tensor, key: Tensor | PreparedKeys, weight: Tensor) -> Tensor:
+    """See `luong.kernels.additive_scores`."""
+    hidden = torch.tanh(at_least_float32(query).unsqueeze(-2) + _plain(key).unsqueeze(-3))
+    return hidden @ at_least_float32(weight)
+
+
+def dot_scores(query: Tensor, key: Tensor) -> Tensor:
+    """See `luong.kernels.dot_scores`."""
+    return at_least_float32(query) @ at_least_float32(key).transpose(-1, -2)
+
+
+def global_context(weights: Tensor, value: Tensor) -> Tensor:
+    """See `luong.kernels.global_context`."""
+    return at_least_float32(weights) @ at_least_float32(value)
+
+
+def local_scores(
+    query: Tensor,
+    key: Tensor | PreparedKeys,
+    centres: Tensor,
+    half_width: int,
+    weight: Tensor | None = None,
+) -> Tensor:
+    """See `luong.kernels.local_scores`."""
+    query = at_least_float32(query).unsqueeze(-2)
+    band, inside = _band(_plain(key), centres, 2 * half_width + 1)
+    if weight is None:
+        scores = (query * band).sum(-1)
+    else:
+        scores = torch.tanh(query + band) @ at_least_float32(weight)
+    return scores.masked_fill(~inside, 0.0)
+
+
+def local_context(weights: Tensor, value: Tensor, centres: Tensor) -> Tensor:
+    """See `luong.kernels.local_context`."""
+    band, inside = _band(at_least_float32(value), centres, weights.shape[-1])
+    weights = at_least_float32(weights).masked_fill(~inside, 0.0)
+    return (weights.unsqueeze(-2) @ band).squeeze(-2)
+
+
+def _band(rows: Tensor, centres: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """The rows under each band (..., T, width, n), 0 outside, and which slots are inside."""
+    slots = centres.unsqueeze(-1) + torch.arange(width, device=rows.device) - width // 2
+    source_length = rows.shape[-2]
+    inside = (slots >= 0) & (slots < source_length)
+    if source_length == 0:
+        return rows.new_zeros(*slots.shape, rows.shape[-1]), inside
+    flat = slots.clamp(0, source_length - 1).flatten(-2).unsqueeze(-1)
+    band = torch.take_along_dim(rows, flat, dim=-2)
+    band = band.reshape(*band.shape[:-2], *slots.shape[-2:], band.shape[-1])
+    return band.masked_fill(~inside.unsqueeze(-1), 0.0), inside
