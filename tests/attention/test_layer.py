@@ -57,7 +57,7 @@ def paper_weights(layer, query, keys, t, length):
             centre = min(t, length - 1)
             low, high = centre - half_width, centre + half_width
         case "LocalPredictive":
-            hidden = (math.tanh(row @ query) for row in layer.window.weight)
+            hidden = (math.tanh(row @ query) for row in layer.window.weight.detach())
             total = sum(
                 v * h for v, h in zip(layer.window.weight_vector.tolist(), hidden, strict=True)
             )
@@ -312,9 +312,7 @@ class TestPlugIns:
         assert gradcheck(function, arguments, fast_mode=True)
         rows = torch.tensor([1])
         chosen = layer(query[rows], memory.select(rows))
-        torch.testing.assert_close(
-            chosen, type(result)(*(x if x is None else x[rows] for x in result))
-        )
+        torch.testing.assert_close(chosen.context, result.context[rows])
         once = attend(query, keys, values, score=layer.score, window=layer.window, lengths=lengths)
         torch.testing.assert_close(once, result)
         assert layer.score.cost(6, 2) == (0, 3 * 6 * 4 + 2 * 12 * 5)

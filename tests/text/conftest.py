@@ -2,16 +2,11 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 from luong.config import PairFiles, TokensConfig
 from luong.text.corpus import ParallelCorpus
 from luong.text.encoding import Tokenizer
 from luong.text.tokenizers import train_tokenizers
-
-# A busy machine may take any time for one example.
-settings.register_profile("text", deadline=None, max_examples=60)
-settings.load_profile("text")
 
 
 @pytest.fixture(scope="session")

@@ -20,8 +20,9 @@ from torch.nn import functional
 
 from luong.attention import Attention, AttentionOutput, Memory
 from luong.config import ModelConfig
-from luong.models.cells import CELLS, Cell
+from luong.models.cells import CELLS, Cell, Step
 from luong.models.encoders import Encoded
+from luong.models.shared_weight import SharedWeight
 
 
 class DecoderState(NamedTuple):
@@ -50,6 +51,14 @@ class DecoderState(NamedTuple):
     def repeat(self, times: int) -> DecoderState:
         """Each row so many times, one beside the other."""
         return DecoderState(*(part.repeat_interleave(times, 0) for part in self))
+
+
+class _Loop(NamedTuple):
+    """What the steps of one loop share: their weights, and the mask of the state dropout."""
+
+    cells: list[Step]
+    combine: SharedWeight
+    kept: Tensor | None
 
 
 class Bridge(nn.Module):
@@ -147,7 +156,7 @@ class Decoder(nn.Module):
             source (rows, S).
         """
         projected = self._first.project(embedded)
-        state, attended = self._advance(projected, state, memory, None)
+        state, attended = self._advance(projected, state, memory, self._loop(None))
         weights = attended.dense(memory.mask.shape[1]).flatten(0, 1)
         return state, (state.attentional, weights)
 
@@ -173,24 +182,30 @@ class Decoder(nn.Module):
         kept = None
         if self.training and self.state_dropout:
             kept = functional.dropout(torch.ones_like(state.hidden), self.state_dropout)
+        loop = self._loop(kept)
         projected = self._first.project(embedded).unbind(1)
         source_length = memory.mask.shape[1]
         if not self.feeds and not self.attends_first:
             tops = []
             for inputs in projected:
-                state = self._update(inputs, None, state, kept)
+                state = self._update(inputs, None, state, loop)
                 tops.append(state.hidden[:, -1])
             top = torch.stack(tops, 1)
             attended = self.attention(top, memory, need_weights=need_weights)
             weights = attended.dense(source_length) if need_weights else None
-            return self._combined(attended.context, top), weights
+            combined = self._combined(attended.context.flatten(0, 1), top.flatten(0, 1), loop)
+            return combined.view_as(top), weights
         states, rows = [], []
         for inputs in projected:
-            state, attended = self._advance(inputs, state, memory, kept, need_weights)
+            state, attended = self._advance(inputs, state, memory, loop, need_weights)
             states.append(state.attentional)
             if need_weights:
                 rows.append(attended.dense(source_length).squeeze(1))
         return torch.stack(states, 1), torch.stack(rows, 1) if need_weights else None
+
+    def _loop(self, kept: Tensor | None) -> _Loop:
+        cells = [cast(Cell, cell).loop() for cell in self.cells]
+        return _Loop(cells, SharedWeight(self.combine.weight), kept)
 
     @property
     def _first(self) -> Cell:
@@ -201,7 +216,7 @@ class Decoder(nn.Module):
         projected: Tensor,
         state: DecoderState,
         memory: Memory,
-        kept: Tensor | None,
+        loop: _Loop,
         need_weights: bool = True,
     ) -> tuple[DecoderState, AttentionOutput]:
         """One step from the projected tokens on."""
@@ -214,37 +229,37 @@ class Decoder(nn.Module):
 
         if self.attends_first:
             attended = attend(state.hidden)
-            state = self._update(projected, attended.context.flatten(0, 1), state, kept)
+            state = self._update(projected, attended.context.flatten(0, 1), state, loop)
         else:
-            state = self._update(projected, None, state, kept)
+            state = self._update(projected, None, state, loop)
             attended = attend(state.hidden)
         context = attended.context.flatten(0, 1)
-        attentional = self._combined(context, state.hidden[:, -1])
+        attentional = self._combined(context, state.hidden[:, -1], loop)
         state = state._replace(attentional=attentional, position=state.position + 1)
         return state, attended
 
     def _update(
-        self, projected: Tensor, context: Tensor | None, state: DecoderState, kept: Tensor | None
+        self, projected: Tensor, context: Tensor | None, state: DecoderState, loop: _Loop
     ) -> DecoderState:
-        """The recurrent layers alone; `kept` is the mask of the state dropout."""
+        """The recurrent layers alone."""
         fed = [state.attentional] if self.feeds else []
         if context is not None:
             fed.append(context)
         late = torch.cat(fed, -1) if fed else projected.new_zeros(len(projected), 0)
-        hidden = state.hidden if kept is None else state.hidden * kept
+        hidden = state.hidden if loop.kept is None else state.hidden * loop.kept
         hiddens: list[Tensor] = []
         cells: list[Tensor] = []
-        start: Tensor | None = projected
-        for layer, cell in enumerate(self.cells):
+        for layer, step in enumerate(loop.cells):
             if layer:
                 late = functional.dropout(hiddens[-1], self.layer_dropout, self.training)
-            new_hidden, new_cell = cell(start, late, hidden[:, layer], state.cell[:, layer])
+                bias = cast(Cell, self.cells[layer]).bias
+                projected = bias.to(projected.dtype).expand_as(projected)
+            new_hidden, new_cell = step(projected, late, hidden[:, layer], state.cell[:, layer])
             hiddens.append(new_hidden)
             cells.append(new_cell)
-            start = None
         return state._replace(hidden=torch.stack(hiddens, 1), cell=torch.stack(cells, 1))
 
-    def _combined(self, context: Tensor, hidden: Tensor) -> Tensor:
-        """h~ = tanh(W_c [c; h]) (Luong 2015, equation 5), with dropout."""
-        attentional = torch.tanh(self.combine(torch.cat([context, hidden], -1)))
+    def _combined(self, context: Tensor, hidden: Tensor, loop: _Loop) -> Tensor:
+        """h~ = tanh(W_c [c; h]) (Luong 2015, equation 5), with dropout; of rows."""
+        attentional = torch.tanh(loop.combine.product(torch.cat([context, hidden], -1)))
         return functional.dropout(attentional.to(hidden.dtype), self.layer_dropout, self.training)
