@@ -246,10 +246,11 @@ class Trainer:
                 if reason := self._reason_to_stop():
                     return reason
                 self._save_if_due()
+        if not training.validate_every:
+            self._validate()
         progress.epoch += 1
         progress.position = 0
         if not training.validate_every:
-            self._validate()
             self._save()
         return self._reason_to_stop()
 
