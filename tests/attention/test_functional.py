@@ -127,6 +127,13 @@ class TestMaskedSoftmax:
         weights.sum().backward()
         assert torch.equal(scores.grad, torch.zeros(2, 2))
 
+    def test_nothing_allowed_is_no_nan_on_the_way_either(self):
+        scores = torch.randn(2, 2, requires_grad=True)
+        with torch.autograd.set_detect_anomaly(True):
+            weights = masked_softmax(scores, torch.tensor([[True, True], [False, False]]))
+            weights.square().sum().backward()
+        assert scores.grad[0].any()
+
     def test_no_positions_at_all(self):
         assert masked_softmax(torch.zeros(2, 0), torch.ones(2, 0, dtype=torch.bool)).shape == (2, 0)
 

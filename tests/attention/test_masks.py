@@ -91,6 +91,16 @@ class TestCombined:
         whole = layer(query, layer.prepare(keys, values, lengths=lengths))
         torch.testing.assert_close(result.band_start, whole.band_start)
 
+    def test_without_lengths_a_source_ends_after_its_last_true(
+        self, make_layer, make_inputs, window
+    ):
+        layer = make_layer("general", window)
+        query, keys, values, _ = make_inputs(layer)
+        mask = torch.tensor([[True, False, False, True, False], [False, False, True, True, True]])
+        one = layer.prepare(keys, values, mask=mask)
+        other = layer.prepare(keys, values, mask=mask, lengths=torch.tensor([4, 5]))
+        torch.testing.assert_close(layer(query, one), layer(query, other))
+
     def test_a_mask_of_a_call_equals_that_of_the_source(self, make_layer, make_inputs, window):
         layer = make_layer("concat", window, half_width=2)
         query, keys, values, _ = make_inputs(layer)
