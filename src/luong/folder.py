@@ -61,7 +61,10 @@ def save_folder(folder: ModelFolder, path: Path) -> None:
     Example:
         >>> save_folder(folder, Path("runs/de-en"))
     """
-    path.mkdir(parents=True, exist_ok=True)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{path} cannot be made: {error.strerror}.") from None
     save_tokenizers(path, folder.source_tokenizer, folder.target_tokenizer)
     write_whole(path / WEIGHTS, tensors_to_bytes(weights(folder.model)))
     write_whole(path / CARD, _card(folder).encode())
@@ -95,8 +98,8 @@ def load_folder(path: str | Path, device: str = "cpu") -> ModelFolder:
         device: Where to put the network.
 
     Raises:
-        UserError: A file is missing, cut short or does not belong to the others, or the folder
-            was written by a newer version.
+        UserError: A file is missing, cut short or does not belong to the others, the folder was
+            written by a newer version, or the device is not there.
 
     Example:
         >>> load_folder("runs/de-en").config.source_language
@@ -115,7 +118,13 @@ def load_folder(path: str | Path, device: str = "cpu") -> ModelFolder:
         )
     model = Seq2Seq(config.model, *sizes)
     load_weights(model, read_tensors(path / WEIGHTS), path / WEIGHTS)
-    model.eval().to(device)
+    try:
+        model.eval().to(device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(
+            f"Device '{device}' cannot be used: {reason} Use 'cpu' or 'cuda'."
+        ) from None
     return ModelFolder(
         config,
         model,

@@ -8,36 +8,34 @@ import pytest
 import torch
 
 from luong.attention import SCORES, WINDOWS
-from luong.config import AttentionConfig, ModelConfig
-from luong.models import Seq2Seq
 
 COMBINATIONS = list(
     itertools.product(SCORES, WINDOWS, ("luong", "bahdanau"), (True, False), ("lstm", "gru"))
 )
 
 
-def tiny_model(**options: object) -> Seq2Seq:
-    torch.manual_seed(3)
-    return Seq2Seq(ModelConfig(embedding_size=5, hidden_size=6, **options), 11, 11).double()
-
-
 @pytest.mark.parametrize(("score", "window", "placement", "feeding", "cell"), COMBINATIONS)
-def test_unroll_equals_steps(score, window, placement, feeding, cell):
-    attention = AttentionConfig(
-        score=score, window=window, placement=placement, input_feeding=feeding, half_width=2
-    )
+def test_unroll_equals_steps(make_model, pairs, score, window, placement, feeding, cell):
     layers = 2 if feeding else 1
-    model = tiny_model(cell=cell, decoder_layers=layers, attention=attention).eval()
-    source = torch.randint(4, 11, (3, 7))
-    lengths = torch.tensor([7, 4, 1])
-    target = torch.randint(4, 11, (3, 5))
-    states, weights = model(source, lengths, target, need_weights=True)
-    memory, state = model.encode(source, lengths)
-    for step in range(5):
-        state, output = model.step(target[:, step], state, memory)
-        expected = torch.log_softmax(model.output(states[:, step]), -1)
-        torch.testing.assert_close(output.log_probabilities, expected, rtol=0, atol=1e-12)
-        torch.testing.assert_close(output.weights, weights[:, step], rtol=0, atol=1e-12)
-    bare, none = model(source, lengths, target)
+    model = make_model(
+        cell=cell,
+        decoder_layers=layers,
+        score=score,
+        window=window,
+        placement=placement,
+        input_feeding=feeding,
+    )
+    states, weights = model(*pairs, need_weights=True)
+    bare, none = model(*pairs)
     assert none is None
-    torch.testing.assert_close(bare, states, rtol=0, atol=1e-12)
+    log_probabilities, rows = [], []
+    # As a search does it: without gradients, where the products take another way.
+    with torch.no_grad():
+        expected = torch.log_softmax(model.output(states), -1)
+        memory, state = model.encode(pairs.source, pairs.lengths)
+        for tokens in pairs.target.unbind(1):
+            state, output = model.step(tokens, state, memory)
+            log_probabilities.append(output.log_probabilities)
+            rows.append(output.weights)
+    found = torch.stack(log_probabilities, 1), torch.stack(rows, 1), bare
+    torch.testing.assert_close(found, (expected, weights, states), rtol=0, atol=1e-12)

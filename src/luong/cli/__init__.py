@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from io import TextIOWrapper
 
 import typer
 
@@ -33,6 +34,9 @@ for verb in (init, train, translate, evaluate, demo):
 def main() -> None:
     """Run a verb; mistakes of users end in one sentence and exit code 1."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
+    if isinstance(sys.stdout, TextIOWrapper):
+        # Letters that the terminal or the log cannot hold must not end a run.
+        sys.stdout.reconfigure(errors="replace")
     try:
         app()
     except UserError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import shlex
 import sys
 from importlib import resources
 from pathlib import Path
@@ -60,7 +62,8 @@ def run_demo(output: Path) -> None:
         config = parse_config(table | {"output": str(output)})
         result = train(config, resume=True)
         if result.interrupted:
-            typer.echo("\nInterrupted and saved. Go on with:\n  luong demo")
+            again = f"luong demo --output {shlex.quote(str(output))}"
+            typer.echo(f"\nInterrupted and saved. Go on with:\n  {again}")
             raise typer.Exit(130)
         scores, _ = evaluate_files(str(output), str(data / "test.de"), str(data / "test.en"))
         test = [LineFile(data / "test.de"), LineFile(data / "test.en")]
@@ -70,7 +73,8 @@ def run_demo(output: Path) -> None:
     for translation in translator.translate(list(SENTENCES)):
         typer.echo(f"{translation.source}\n    {translation.text}")
     samples = translator.translate([source for source, _ in pairs])
-    for number, sample in enumerate(samples[:4], 1):
+    drawn = [sample for sample in samples if sample.tokens][:4]
+    for number, sample in enumerate(drawn, 1):
         heatmap(
             sample.attention,
             sample.source_tokens,
@@ -86,7 +90,8 @@ def run_demo(output: Path) -> None:
 
 
 def _converse(translator: Translator) -> None:
-    """Translate what a person types, until an empty line."""
+    """Translate what a person types, until an empty line or the end of the input."""
     typer.echo("\nType a German sentence (an empty line ends):")
-    while line := input("> ").strip():
-        typer.echo(translator.translate(line).text)
+    with contextlib.suppress(EOFError):
+        while line := input("> ").strip():
+            typer.echo(translator.translate(line).text)

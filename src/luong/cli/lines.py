@@ -52,6 +52,8 @@ def whole_text_file(path: str | None) -> Iterator[TextIOWrapper | None]:
         yield None
         return
     target = Path(path)
+    if target.is_dir():
+        raise UserError(f"{path} is a folder. Name a file to write.")
     temporary = target.with_name(f".{target.name}.tmp")
     try:
         file = temporary.open("w", encoding="utf-8", newline="\n")

@@ -55,10 +55,12 @@ class ValidationScores(NamedTuple):
     Attributes:
         bleu: Corpus BLEU, 0 to 100.
         chrf: Character n-gram F-score, 0 to 100.
+        signatures: The settings of both, as in `Scores`.
     """
 
     bleu: float
     chrf: float
+    signatures: dict[str, str]
 
 
 def corpus_scores(
@@ -109,7 +111,7 @@ def corpus_scores(
     return Scores(
         **scores,
         exact_match=equal / max(1, len(hypotheses)),
-        signatures={name: str(metric.get_signature()) for name, metric in metrics.items()},
+        signatures=_signatures(metrics),
     )
 
 
@@ -127,22 +129,24 @@ def validation_scores(
         target_language: Code of the target language, as for `corpus_scores`.
 
     Returns:
-        The same BLEU and chrF as `corpus_scores` gives.
+        The same BLEU and chrF, with the same signatures, as `corpus_scores` gives.
 
     Raises:
         UserError: The two sides have different numbers of lines.
 
     Example:
-        >>> validation_scores(["ja"], ["nein"])
-        ValidationScores(bleu=0.0, chrf=0.0)
+        >>> validation_scores(["ja"], ["nein"]).bleu
+        0.0
     """
     _check_counts(hypotheses, references)
     # force silences the advice on lines that end in a space and a full stop, which would come
     # anew with every validation; it changes no score.
-    bleu = BLEU(tokenize=_bleu_tokenization(_primary_language(target_language)), force=True)
-    return ValidationScores(
-        bleu=_score(bleu, hypotheses, references), chrf=_score(CHRF(), hypotheses, references)
-    )
+    metrics = {
+        "bleu": BLEU(tokenize=_bleu_tokenization(_primary_language(target_language)), force=True),
+        "chrf": CHRF(),
+    }
+    scores = {name: _score(metric, hypotheses, references) for name, metric in metrics.items()}
+    return ValidationScores(**scores, signatures=_signatures(metrics))
 
 
 def _check_counts(hypotheses: Sequence[str], references: Sequence[str]) -> None:
@@ -169,3 +173,7 @@ def _score(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) ->
     # sacreBLEU fails on an empty corpus; one empty pair scores 0 on all of its metrics.
     pairs = (list(hypotheses), list(references)) if hypotheses else ([""], [""])
     return float(metric.corpus_score(pairs[0], [pairs[1]]).score)
+
+
+def _signatures(metrics: dict[str, Any]) -> dict[str, str]:
+    return {name: str(metric.get_signature()) for name, metric in metrics.items()}

@@ -64,14 +64,16 @@ class _Loop(NamedTuple):
 class Bridge(nn.Module):
     """From the encoder's final states to the decoder's first.
 
-    Layer l of the decoder starts from the final hidden state of layer l of the encoder (the top
-    one where the encoder has fewer): hidden = tanh(W_h f + b_h), cell = W_c f + b_c.
+    Layers are paired so that the top states always meet: a shallower decoder takes the upper
+    layers of the encoder, and what a deeper one has beyond them starts from the encoder's top. With f the final hidden state of its partner,
+    a layer starts from hidden = tanh(W_h f + b_h), cell = W_c f + b_c.
     """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         top = config.encoder_layers - 1
-        self.sources = [min(layer, top) for layer in range(config.decoder_layers)]
+        below = max(0, config.encoder_layers - config.decoder_layers)
+        self.sources = [min(layer + below, top) for layer in range(config.decoder_layers)]
         outputs = config.hidden_size * (2 if CELLS[config.cell].keeps_cell else 1)
         self.layers = nn.ModuleList(nn.Linear(config.hidden_size, outputs) for _ in self.sources)
         self.hidden_size = config.hidden_size
@@ -172,7 +174,7 @@ class Decoder(nn.Module):
 
         Args:
             embedded: The tokens before each step, embedded (B, T, e).
-            state: Before the first step, one row a sentence.
+            state: Before the first of these steps, one row a sentence.
             memory: Of the sentences.
             need_weights: Also give the weights over the whole source.
 
@@ -186,12 +188,13 @@ class Decoder(nn.Module):
         projected = self._first.project(embedded).unbind(1)
         source_length = memory.mask.shape[1]
         if not self.feeds and not self.attends_first:
-            tops = []
+            tops, steps = [], torch.arange(len(projected), device=embedded.device)
+            positions = state.position.unsqueeze(1) + steps
             for inputs in projected:
                 state = self._update(inputs, None, state, loop)
                 tops.append(state.hidden[:, -1])
             top = torch.stack(tops, 1)
-            attended = self.attention(top, memory, need_weights=need_weights)
+            attended = self.attention(top, memory, positions=positions, need_weights=need_weights)
             weights = attended.dense(source_length) if need_weights else None
             combined = self._combined(attended.context.flatten(0, 1), top.flatten(0, 1), loop)
             return combined.view_as(top), weights
@@ -252,8 +255,7 @@ class Decoder(nn.Module):
         for layer, step in enumerate(loop.cells):
             if layer:
                 late = functional.dropout(hiddens[-1], self.layer_dropout, self.training)
-                bias = cast(Cell, self.cells[layer]).bias
-                projected = bias.to(projected.dtype).expand_as(projected)
+                projected = cast(Cell, self.cells[layer]).project(late[:, :0])
             new_hidden, new_cell = step(projected, late, hidden[:, layer], state.cell[:, layer])
             hiddens.append(new_hidden)
             cells.append(new_cell)

@@ -101,8 +101,8 @@ class WordTokenizer:
         return Encoding([self.vocabulary.id(token) for token in tokens], spans)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """See `Tokenizer.tokens`; joiners are shown."""
-        return [self.vocabulary.token(id) for id in ids]
+        """See `Tokenizer.tokens`; joiners are not shown."""
+        return [_without_joiners(self.vocabulary.token(id)) for id in ids]
 
     def decode(self, ids: Sequence[int], replacements: Mapping[int, str] | None = None) -> str:
         """See `Tokenizer.decode`."""
@@ -125,7 +125,7 @@ class WordTokenizer:
             else:
                 token = self.vocabulary.token(id)
                 joins_left, joins_right = token.startswith(JOINER), token.endswith(JOINER)
-                token = token.strip(JOINER).replace(_LITERAL_JOINER, JOINER)
+                token = _without_joiners(token)
             if not (joined or joins_left):
                 text += " "
             spans.append((len(text), len(text) + len(token)))
@@ -138,3 +138,8 @@ class WordTokenizer:
         document = {"kind": self.kind, "tokens": self.vocabulary.to_json()}
         data = json.dumps(document, ensure_ascii=False, indent=0)
         write_whole(folder / f"{name}.json", data.encode())
+
+
+def _without_joiners(token: str) -> str:
+    """A token as it stands in text."""
+    return token.strip(JOINER).replace(_LITERAL_JOINER, JOINER)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import safe_open
@@ -48,6 +48,7 @@ class Progress:
         seconds: Wall-clock time of all parts of the run.
         best_score: Of the best validation; None before the first.
         best_update: Its update.
+        best_scores: All that it found, as the model folder shows it.
         validated_update: The update of the last validation.
         validation_seconds: What that validation took.
         stale_validations: Validations since the best.
@@ -65,6 +66,7 @@ class Progress:
     seconds: float = 0.0
     best_score: float | None = None
     best_update: int = 0
+    best_scores: dict[str, Any] = field(default_factory=dict)
     validated_update: int = 0
     validation_seconds: float = 0.0
     stale_validations: int = 0
@@ -74,6 +76,14 @@ class Progress:
     interval: Interval = field(default_factory=Interval)
     metrics_bytes: int = 0
     finished: str = ""
+
+
+class SavedState(NamedTuple):
+    """What `save_state` wrote."""
+
+    path: Path
+    tensors: dict[str, Tensor]
+    progress: Progress
 
 
 def save_state(
@@ -118,16 +128,8 @@ def save_state(
     write_whole(path, tensors_to_bytes(tensors, header))
 
 
-def load_state(
-    path: Path,
-    models: dict[str, nn.Module],
-    optimizer: torch.optim.Optimizer,
-    identity: dict[str, Any],
-) -> Progress:
-    """Put a saved state back into models, optimiser and random generators.
-
-    Returns:
-        Where the run stands.
+def read_state(path: Path, identity: dict[str, Any]) -> SavedState:
+    """Read a saved state and check that it is of this run.
 
     Raises:
         UserError: The file is damaged, or what must be the same is not.
@@ -138,12 +140,28 @@ def load_state(
     if int(header["format"]) > FORMAT:
         raise UserError(f"{path} was written by a newer luong. Upgrade to resume this run.")
     _check_identity(json.loads(header["identity"]), identity)
+    fields = json.loads(header["progress"])
+    fields["interval"] = Interval(**fields["interval"])
+    return SavedState(path, tensors, Progress(**fields))
+
+
+def restore(
+    saved: SavedState, models: dict[str, nn.Module], optimizer: torch.optim.Optimizer
+) -> Progress:
+    """Put a saved state back into models, optimiser and random generators.
+
+    Returns:
+        Where the run stands.
+
+    Raises:
+        UserError: The tensors do not fit the models.
+    """
     groups: dict[str, dict[str, Tensor]] = {}
-    for name, tensor in tensors.items():
+    for name, tensor in saved.tensors.items():
         group, _, key = name.partition(".")
         groups.setdefault(group, {})[key] = tensor
     for name, model in models.items():
-        load_weights(model, groups[name], path)
+        load_weights(model, groups[name], saved.path)
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in groups.get("optimizer", {}).items():
         index, _, key = name.partition(".")
@@ -153,9 +171,7 @@ def load_state(
     torch.set_rng_state(groups["random"]["cpu"])
     if "cuda" in groups["random"] and torch.cuda.is_available():
         torch.cuda.set_rng_state(groups["random"]["cuda"])
-    fields = json.loads(header["progress"])
-    fields["interval"] = Interval(**fields["interval"])
-    return Progress(**fields)
+    return saved.progress
 
 
 def _check_identity(saved: dict[str, Any], current: dict[str, Any]) -> None:

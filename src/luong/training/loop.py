@@ -26,7 +26,7 @@ from luong.text.batches import Batch, BatchLoader, plan
 from luong.text.corpus import ParallelCorpus
 from luong.text.dataset import Dataset
 from luong.text.tokenizers import load_tokenizers, save_tokenizers, train_tokenizers
-from luong.training.checkpoint import Interval, Progress, load_state, save_state
+from luong.training.checkpoint import Interval, Progress, read_state, restore, save_state
 from luong.training.optim import Average, choose_device, choose_precision
 from luong.training.report import Report, data_report, perplexity
 from luong.training.schedule import Schedule
@@ -90,7 +90,11 @@ class Trainer:
         resumed = self._claim_folder(resume)
         corpus = ParallelCorpus.open(config.data.train)
         valid_corpus = ParallelCorpus.open(config.data.valid)
-        if resumed:
+        self.device = choose_device(config.training.device)
+        self.precision, precision_reason = choose_precision(config.training.precision, self.device)
+        self.identity = self._identity(corpus, valid_corpus)
+        saved = read_state(self.state_path, self.identity) if resumed else None
+        if saved:
             tokenizers = load_tokenizers(config.output)
         else:
             tokenizers = train_tokenizers(config.tokens, corpus.source_lines, corpus.target_lines)
@@ -102,8 +106,6 @@ class Trainer:
             config.training.batch_tokens,
             config.data.target_language,
         )
-        self.device = choose_device(config.training.device)
-        self.precision, precision_reason = choose_precision(config.training.precision, self.device)
         torch.manual_seed(config.seed)
         self.model = Seq2Seq(config.model, *(tokenizer.size for tokenizer in tokenizers))
         self.model.to(self.device)
@@ -114,11 +116,9 @@ class Trainer:
         self.updater = Updater(self.model, config.training, self.precision)
         self.schedule = Schedule(config.training)
         self.progress = Progress()
-        self.identity = self._identity(corpus, valid_corpus)
-        if resumed:
-            self.progress = load_state(
-                self.state_path, self._models, self.updater.optimizer, self.identity
-            )
+        if saved:
+            self.progress = restore(saved, self._models, self.updater.optimizer)
+            self.folder.scores.update(self.progress.best_scores)
             self.schedule.factor, self.schedule.stale = self.progress.schedule
         else:
             save_tokenizers(config.output, *tokenizers)
@@ -241,12 +241,15 @@ class Trainer:
                 progress.position += len(batches)
                 if progress.update % training.log_every == 0:
                     self._log()
-                if training.validate_every and progress.update % training.validate_every == 0:
+                every = training.validate_every
+                if validated := every > 0 and progress.update % every == 0:
                     self._validate()
                 if reason := self._reason_to_stop():
                     return reason
-                self._save_if_due()
-        if not training.validate_every:
+                if validated or self._save_is_due():
+                    self._save()
+        # A run that stopped at the end of an epoch and goes on has validated there already.
+        if not training.validate_every and progress.validated_update != progress.update:
             self._validate()
         progress.epoch += 1
         progress.position = 0
@@ -361,7 +364,9 @@ class Trainer:
         if best:
             progress.best_score, progress.best_update = score, progress.update
             progress.stale_validations = 0
-            self.folder.scores.update(scores, step=progress.update)
+            signatures = validated.signatures
+            progress.best_scores = {**scores, "step": progress.update, "signatures": signatures}
+            self.folder.scores.update(progress.best_scores)
             save_folder(self.folder, self.config.output)
         else:
             progress.stale_validations += 1
@@ -378,11 +383,11 @@ class Trainer:
         progress.validation_seconds = seconds - start
         progress.interval.seconds += seconds - start
 
-    def _save_if_due(self) -> None:
+    def _save_is_due(self) -> bool:
         every = self.config.training.save_every
-        since = time.monotonic() - self._saved
-        if (self.progress.update % every == 0) if every else (since > SAVE_SECONDS):
-            self._save()
+        if every:
+            return self.progress.update % every == 0
+        return time.monotonic() - self._saved > SAVE_SECONDS
 
     def _save(self) -> None:
         progress = self.progress

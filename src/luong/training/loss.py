@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 
 class Loss(NamedTuple):
@@ -59,6 +60,7 @@ class _CrossEntropy(torch.autograd.Function):
         return (1.0 - smoothing) * likelihood + smoothing * uniform, likelihood
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, smoothed: Tensor, _likelihood: Tensor) -> tuple[Tensor, None, None]:
         (gradient,) = ctx.saved_tensors
         return cast(Tensor, gradient * smoothed.to(gradient.dtype)), None, None

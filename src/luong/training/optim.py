@@ -56,14 +56,23 @@ def choose_precision(name: str, device: torch.device) -> tuple[torch.dtype, str]
 
     Returns:
         The type, and the reason in words.
+
+    Raises:
+        UserError: The CPU is to multiply in bfloat16 and cannot.
     """
+    cpu_has_bfloat16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    if name == "bfloat16" and device.type == "cpu" and not cpu_has_bfloat16:
+        raise UserError(
+            "training.precision = 'bfloat16' needs a CPU with AVX512-BF16 or AMX; this one has "
+            "neither. Use 'auto' or 'float32'."
+        )
     if name != "auto":
         return getattr(torch, name), "as set"
     if device.type == "cuda":
         if torch.cuda.is_bf16_supported(including_emulation=False):
             return torch.bfloat16, "this GPU multiplies in bfloat16"
         return torch.float32, "this GPU does not multiply in bfloat16"
-    if torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported():
+    if cpu_has_bfloat16:
         return torch.bfloat16, "this CPU multiplies in bfloat16"
     return torch.float32, "this CPU has neither AVX512-BF16 nor AMX"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -42,8 +43,9 @@ class Report:
         self.console = console
         path = folder / METRICS
         self._file = path.open("r+b" if path.exists() else "w+b")
-        self._file.truncate(keep_bytes)
-        self._file.seek(0, 2)
+        # Fewer bytes may be there, if the machine went down; truncating must not add any.
+        self._file.truncate(min(keep_bytes, self._file.seek(0, os.SEEK_END)))
+        self._file.seek(0, os.SEEK_END)
         self._header_shown = False
         self._bar = Progress(
             TextColumn("epoch {task.fields[epoch]}"),
@@ -69,6 +71,7 @@ class Report:
     def sync(self) -> int:
         """Bring all rows to the disk, and give the file's length in bytes."""
         self._file.flush()
+        os.fsync(self._file.fileno())
         return self._file.tell()
 
     def advance(self, fraction: float, epoch: int) -> None:
@@ -77,7 +80,7 @@ class Report:
 
     def say(self, line: str) -> None:
         """Print a line above the bar."""
-        self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+        self.console.print(line, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     def training(self, row: dict[str, Any], seconds_left: float) -> None:
         """A row of training: an interval of updates."""

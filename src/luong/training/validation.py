@@ -24,10 +24,12 @@ class Validated(NamedTuple):
 
     Attributes:
         scores: loss (nats a token), perplexity, bleu and chrf.
+        signatures: The settings of bleu and chrf, as sacreBLEU writes them.
         samples: A few translations with their references.
     """
 
     scores: dict[str, float]
+    signatures: dict[str, str]
     samples: list[tuple[Translation, str]]
 
 
@@ -71,6 +73,7 @@ class Validator:
                 "bleu": quality.bleu,
                 "chrf": quality.chrf,
             },
+            quality.signatures,
             [(translations[line], self.references[line]) for line in self.shown],
         )
 

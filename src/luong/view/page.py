@@ -139,7 +139,7 @@ def _score_section(scores: Mapping[str, Any]) -> str:
     for key, value in scores.items():
         if not isinstance(value, int | float):
             continue
-        default = (key.replace("_", " ").capitalize(), "{:,.6g}", "")
+        default = (key.replace("_", " ").capitalize(), "{:,.4g}", "")
         name, form, hint = _SCORES.get(key, default)
         tiles.append(
             f'<div class="tile"><span class="name">{escape(name)}</span>'
