@@ -65,8 +65,9 @@ class Bridge(nn.Module):
     """From the encoder's final states to the decoder's first.
 
     Layers are paired so that the top states always meet: a shallower decoder takes the upper
-    layers of the encoder, and what a deeper one has beyond them starts from the encoder's top. With f the final hidden state of its partner,
-    a layer starts from hidden = tanh(W_h f + b_h), cell = W_c f + b_c.
+    layers of the encoder, and what a deeper one has beyond them starts from the encoder's top.
+    With f the final hidden state of its partner, a layer starts from hidden = tanh(W_h f + b_h)
+    and cell = W_c f + b_c.
     """
 
     def __init__(self, config: ModelConfig) -> None:
