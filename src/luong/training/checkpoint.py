@@ -7,6 +7,7 @@ the random generators; the counters stand in its header as JSON.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,11 +17,15 @@ from safetensors import safe_open
 from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor, nn
 
+from luong.config import RunConfig
 from luong.errors import UserError
 from luong.files import write_whole
 from luong.folder import load_weights, read_tensors, weights
+from luong.text.corpus import ParallelCorpus
 
 FORMAT = 1
+
+_MAY_CHANGE = {"max_epochs", "max_minutes", "patience", "save_every"}
 
 
 @dataclass
@@ -84,6 +89,37 @@ class SavedState(NamedTuple):
     path: Path
     tensors: dict[str, Tensor]
     progress: Progress
+
+
+def run_identity(
+    config: RunConfig, device: str, precision: str, corpora: Sequence[ParallelCorpus]
+) -> dict[str, Any]:
+    """What must be the same when a run is resumed: settings by their path, and sizes of files.
+
+    Args:
+        config: The settings of the run.
+        device: What "auto" led to, since another machine may choose another; so for precision.
+        precision: The type of products.
+        corpora: The training and the validation data.
+    """
+    settings = config.model_dump(mode="json", exclude={"output": True})
+    del settings["data"]["train"], settings["data"]["valid"]
+    training = {k: value for k, value in settings["training"].items() if k not in _MAY_CHANGE}
+    settings["training"] = training | {"device": device, "precision": precision}
+    flat = _flattened(settings)
+    for name, corpus in zip(("training data", "validation data"), corpora, strict=True):
+        flat[name] = [list(file.values()) for file in corpus.fingerprint.values()]
+    return flat
+
+
+def _flattened(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            flat |= _flattened(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
 
 
 def save_state(

@@ -26,7 +26,14 @@ from luong.text.batches import Batch, BatchLoader, plan
 from luong.text.corpus import ParallelCorpus
 from luong.text.dataset import Dataset
 from luong.text.tokenizers import load_tokenizers, save_tokenizers, train_tokenizers
-from luong.training.checkpoint import Interval, Progress, read_state, restore, save_state
+from luong.training.checkpoint import (
+    Interval,
+    Progress,
+    read_state,
+    restore,
+    run_identity,
+    save_state,
+)
 from luong.training.optim import Average, choose_device, choose_precision
 from luong.training.report import Report, data_report, perplexity
 from luong.training.schedule import Schedule
@@ -34,7 +41,6 @@ from luong.training.update import Updated, Updater
 from luong.training.validation import Validator
 
 SAVE_SECONDS = 300.0
-_MAY_CHANGE = {"max_epochs", "max_minutes", "patience", "save_every"}
 
 
 class TrainingResult(NamedTuple):
@@ -92,7 +98,9 @@ class Trainer:
         valid_corpus = ParallelCorpus.open(config.data.valid)
         self.device = choose_device(config.training.device)
         self.precision, precision_reason = choose_precision(config.training.precision, self.device)
-        self.identity = self._identity(corpus, valid_corpus)
+        self.identity = run_identity(
+            config, self.device.type, str(self.precision), [corpus, valid_corpus]
+        )
         saved = read_state(self.state_path, self.identity) if resumed else None
         if saved:
             tokenizers = load_tokenizers(config.output)
@@ -189,20 +197,6 @@ class Trainer:
         except OSError as error:
             raise UserError(f"{output} cannot be made: {error.strerror}.") from None
         return self.state_path.exists()
-
-    def _identity(self, *corpora: ParallelCorpus) -> dict[str, Any]:
-        """What must be the same when the run is resumed, flat."""
-        settings = self.config.model_dump(mode="json", exclude={"output": True})
-        settings["training"] = {
-            key: value for key, value in settings["training"].items() if key not in _MAY_CHANGE
-        }
-        # The choice that "auto" led to counts, not the word: another machine may choose another.
-        settings["training"] |= {"device": self.device.type, "precision": str(self.precision)}
-        del settings["data"]["train"], settings["data"]["valid"]
-        flat = _flattened(settings)
-        for name, corpus in zip(("training data", "validation data"), corpora, strict=True):
-            flat[name] = [list(file.values()) for file in corpus.fingerprint.values()]
-        return flat
 
     def _introduce(self, precision_reason: str) -> None:
         """The data report."""
@@ -312,10 +306,10 @@ class Trainer:
     def _estimate_updates(self) -> None:
         """Under a time limit, plan the updates once, shortly before the rate is to fall."""
         progress, training = self.progress, self.config.training
-        limit, seconds = 60 * training.max_minutes, self._seconds()
-        if progress.update == 0 or seconds < limit * max(0.05, 0.8 * training.decay_start):
+        if progress.update == 0 or self._fraction_done() < max(0.05, 0.8 * training.decay_start):
             return
-        left = max(0.0, limit - seconds - progress.validation_seconds)
+        seconds = self._seconds()
+        left = max(0.0, 60 * training.max_minutes - seconds - progress.validation_seconds)
         planned = progress.update + max(1, int(left * progress.update / seconds))
         progress.planned_updates = min(planned, training.max_epochs * self.updates_per_epoch)
         progress.planned_minutes = training.max_minutes
@@ -400,13 +394,3 @@ class Trainer:
     def _seconds(self) -> float:
         """Wall-clock time of all parts of the run."""
         return time.monotonic() - self._started
-
-
-def _flattened(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        if isinstance(value, dict):
-            flat |= _flattened(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value
-    return flat
