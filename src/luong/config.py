@@ -152,7 +152,7 @@ class TrainingConfig(Section):
     device: str = "auto"
     validate_every: int = Field(0, ge=0)
     """Updates between validations; 0: at the end of each epoch."""
-    best_by: Literal["bleu", "loss"] = "bleu"
+    best_by: Literal["bleu", "chrf", "loss"] = "bleu"
     """The validation score that decides which weights are kept, and when to stop early."""
     patience: int = Field(0, ge=0)
     """Validations without a better score before training stops; 0: never."""

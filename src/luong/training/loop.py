@@ -353,8 +353,13 @@ class Trainer:
         start = self._seconds()
         validated = self.validator.validate(self.folder)
         scores = validated.scores
-        score = scores["bleu"] if self.config.training.best_by == "bleu" else -scores["loss"]
-        best = progress.best_score is None or score > progress.best_score
+        by = self.config.training.best_by
+        score = -scores["loss"] if by == "loss" else scores[by]
+        # Where words are few, BLEU may be 0 for long: among equals the lower loss is better.
+        best = progress.best_score is None or (score, -scores["loss"]) > (
+            progress.best_score,
+            -progress.best_scores["loss"],
+        )
         if best:
             progress.best_score, progress.best_update = score, progress.update
             progress.stale_validations = 0
