@@ -19,10 +19,10 @@ demo: setup ## Train a small German-English translator, evaluate it and write it
 	$(BIN)/luong demo
 
 test: setup ## Run the fast test suite
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto
 
 test-all: setup ## Run every test, the slow ones too
-	$(BIN)/pytest -m "slow or not slow"
+	$(BIN)/pytest -n auto -m "slow or not slow"
 
 check: setup ## Lint, types and the direction of imports
 	$(BIN)/ruff check .

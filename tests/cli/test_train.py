@@ -67,6 +67,7 @@ def test_ctrl_c_saves_and_prints_how_to_resume(luong, toy, tmp_path, monkeypatch
     ]
 
 
+@pytest.mark.slow
 def test_ctrl_c_from_outside(toy, tmp_path):
     output = tmp_path / "run"
     options = ["--set", f"output={output}", "--set", "training.max_epochs=100000"]
