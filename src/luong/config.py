@@ -141,7 +141,7 @@ class TrainingConfig(Section):
     halve_after_epochs: int = Field(5, ge=0)
     """`halving`: full rate for this many epochs, then half as much with each (Luong 2015)."""
     plateau_patience: int = Field(2, ge=0)
-    """`plateau`: validations without a better score before the rate is cut."""
+    """`plateau`: so many validations without a better score are borne before the rate is cut."""
     plateau_factor: float = Field(0.5, gt=0.0, lt=1.0)
     clip_norm: float = Field(1.0, ge=0.0)
     """Gradients are scaled down to this norm; 0: never."""

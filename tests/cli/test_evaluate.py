@@ -64,7 +64,9 @@ def test_blank_lines_keep_their_place(luong, trained, translator, tmp_path):
     assert (tmp_path / "out").read_text() == "".join(texts)
 
 
-def test_an_output_that_cannot_be_written(refused, toy, trained, tmp_path):
-    files = ["--source", toy / "test.de", "--reference", toy / "test.en"]
-    message = refused("evaluate", trained, *files, "--output", tmp_path / "missing" / "out")
-    assert "out cannot be written: No such file or directory." in message
+def test_an_output_that_cannot_be_written_does_not_cost_the_scores(luong, toy, trained, tmp_path):
+    files = ["--source", toy / "test.de", "--reference", toy / "test.en", "--json"]
+    ended = luong("evaluate", trained, *files, "--output", tmp_path / "missing" / "out")
+    assert ended.code == 1
+    assert "out cannot be written: No such file or directory." in ended.error
+    assert json.loads(ended.out)["bleu"] >= 0

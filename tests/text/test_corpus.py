@@ -2,6 +2,7 @@ import gzip
 import os
 import random
 import tracemalloc
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -143,8 +144,8 @@ def test_parallel_files(tmp_path):
     assert list(corpus.source_lines()) == ["eins", "zwei"]
     assert list(corpus.target_lines()) == ["one", "two"]
     assert corpus.fingerprint == {
-        "source": {"bytes": 12, "lines": 2},
-        "target": {"bytes": 7, "lines": 2},
+        "source": {"bytes": 12, "lines": 2, "crc32": zlib.crc32(source.read_bytes())},
+        "target": {"bytes": 7, "lines": 2, "crc32": zlib.crc32(target.read_bytes())},
     }
 
 
@@ -164,7 +165,8 @@ def test_tab_separated_pairs(tmp_path):
     assert list(corpus.source_lines()) == [source for source, _ in pairs]
     assert list(corpus.target_lines()) == [target for _, target in pairs]
     assert corpus.extra_columns == 1
-    assert corpus.fingerprint == {"pairs": {"bytes": len(data), "lines": 5}}
+    crc = zlib.crc32(data.encode())
+    assert corpus.fingerprint == {"pairs": {"bytes": len(data), "lines": 5, "crc32": crc}}
 
 
 def test_a_line_without_a_tab_is_refused(tmp_path):

@@ -254,15 +254,16 @@ def test_settings_that_would_not_fit_the_saved_tokenizers_are_refused_too(
         )
 
 
+@pytest.mark.parametrize("change", [lambda lines: lines[:-1], reversed], ids=["fewer", "order"])
 @pytest.mark.parametrize("part", ["train", "valid"])
-def test_other_data_are_refused(saved, toy, toy_config, tmp_path, console, part):
+def test_other_data_are_refused(saved, toy, toy_config, tmp_path, console, part, change):
     name = {"train": "train", "valid": "dev"}[part]
     for side in ("de", "en"):
         lines = (toy / f"{name}.{side}").read_bytes().splitlines(keepends=True)
-        (tmp_path / f"less.{side}").write_bytes(b"".join(lines[:-1]))
+        (tmp_path / f"other.{side}").write_bytes(b"".join(change(lines)))
     other = [
         f"data.{part}.{side}={tmp_path / ending}"
-        for side, ending in (("source", "less.de"), ("target", "less.en"))
+        for side, ending in (("source", "other.de"), ("target", "other.en"))
     ]
     what = {"train": "training data", "valid": "validation data"}[part]
     with pytest.raises(UserError, match=f"cannot be resumed with other settings or data: {what}"):

@@ -30,8 +30,12 @@ def evaluate(
     scores, texts = evaluate_files(
         model, source, reference, device=device, beam_size=beam_size, batch_size=batch_size
     )
+    _print_scores(scores, as_json)
     if output:
         write_whole(Path(output), "".join(text + "\n" for text in texts).encode())
+
+
+def _print_scores(scores: dict[str, Any], as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(scores))
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import threading
 import weakref
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,7 +38,7 @@ class LineFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.size_in_bytes, self._offsets = _index(path)
+        self.size_in_bytes, self.checksum, self._offsets = _index(path)
         self._lock = threading.Lock()
         self._file = path.open("rb", buffering=0)
         weakref.finalize(self, self._file.close)
@@ -79,11 +80,11 @@ class LineFile:
             ) from None
 
 
-def _index(path: Path) -> tuple[int, npt.NDArray[np.uint64]]:
-    """The bytes of a file, and where each line starts and, last, where the text ends."""
+def _index(path: Path) -> tuple[int, int, npt.NDArray[np.uint64]]:
+    """The bytes of a file, their CRC-32, and where each line starts and the last one ends."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     starts: list[npt.NDArray[np.uint64]] = []
-    size = first = lines = 0
+    size = first = lines = checksum = 0
     try:
         _refuse_unfit(path)
         with path.open("rb") as file:
@@ -91,6 +92,7 @@ def _index(path: Path) -> tuple[int, npt.NDArray[np.uint64]]:
                 if size == 0 and block.startswith(codecs.BOM_UTF8):
                     first = len(codecs.BOM_UTF8)
                 decoder.decode(block)
+                checksum = zlib.crc32(block, checksum)
                 ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
                 starts.append((ends + size + 1).astype(np.uint64))
                 size += len(block)
@@ -106,7 +108,7 @@ def _index(path: Path) -> tuple[int, npt.NDArray[np.uint64]]:
     offsets = np.concatenate([np.array([first], np.uint64), *starts])
     if offsets[-1] < size:
         offsets = np.append(offsets, np.uint64(size))
-    return size, offsets
+    return size, checksum, offsets
 
 
 def _refuse_unfit(path: Path) -> None:
@@ -186,9 +188,9 @@ class ParallelCorpus:
 
     @property
     def fingerprint(self) -> dict[str, dict[str, int]]:
-        """The bytes and lines of each file, to see whether the data have changed; fit for JSON."""
+        """Bytes, lines and CRC-32 of each file, to see whether the data have changed."""
         return {
-            side: {"bytes": file.size_in_bytes, "lines": len(file)}
+            side: {"bytes": file.size_in_bytes, "lines": len(file), "crc32": file.checksum}
             for side, file in self._files.items()
         }
 

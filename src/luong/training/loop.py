@@ -149,6 +149,8 @@ class Trainer:
                 reason = self._epoch()
             if not self.interrupted:
                 progress.finished = reason
+                if progress.interval.updates:
+                    self._log()
                 if progress.validated_update != progress.update:
                     self._validate()
             self._save()
