@@ -61,7 +61,7 @@ def test_a_bar_on_a_terminal(tmp_path):
     write(tmp_path, console)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", console.file.getvalue())
     assert "step 50" not in text  # the bar shows it
-    assert re.search(r"epoch 2 .* 25 % 0:00:0\d left .* loss 3\.250 .* norm 1\.50", text)
+    assert re.search(r"epoch 2 .* 25 % 0:00:0\d left 1:23\s+loss 3\.250 .* norm 1\.50", text)
     assert "     50      2   3.000        20.1   12.3   23.4  best so far" in text
     assert "    source     ein [bold]Hund[/bold]" in text
 

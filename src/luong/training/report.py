@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+from typing_extensions import override
 
 from luong.search import Translation
 from luong.text.dataset import DatasetSummary
@@ -24,6 +26,17 @@ def perplexity(likelihood: float) -> float:
     It is capped at e^700, since JSON knows no infinity.
     """
     return math.exp(min(likelihood, 700.0))
+
+
+class _Bar(Progress):
+    """A bar with the numbers of the last interval on a line of their own below it."""
+
+    numbers = ""
+
+    @override
+    def get_renderables(self) -> Iterator[RenderableType]:
+        yield self.make_tasks_table(self.tasks)
+        yield Text(self.numbers)
 
 
 class Report:
@@ -47,18 +60,16 @@ class Report:
         self._file.truncate(min(keep_bytes, self._file.seek(0, os.SEEK_END)))
         self._file.seek(0, os.SEEK_END)
         self._header_shown = False
-        self._bar = Progress(
+        self._bar = _Bar(
             TextColumn("epoch {task.fields[epoch]}"),
             BarColumn(bar_width=None),
             TextColumn("{task.percentage:>3.0f} %"),
             TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[numbers]}"),
+            TextColumn("left {task.fields[left]}"),
             console=console,
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task("", total=1.0, epoch=1, numbers="")
+        self._task = self._bar.add_task("", total=1.0, epoch=1, left="?")
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -91,9 +102,10 @@ class Report:
             f"tokens/s {row['source_tokens_per_second']:,.0f} > "
             f"{row['target_tokens_per_second']:,.0f}"
         )
-        self._bar.update(self._task, numbers=numbers)
+        left = f"{int(seconds_left) // 60}:{int(seconds_left) % 60:02d}"
+        self._bar.numbers = numbers
+        self._bar.update(self._task, left=left)
         if not self.console.is_terminal:
-            left = f"{int(seconds_left) // 60}:{int(seconds_left) % 60:02d}"
             self.say(f"step {row['step']}  epoch {row['epoch']}  {numbers}  left {left}")
 
     def validation(
