@@ -109,6 +109,16 @@ class ModelConfig(Section):
     """The output layer shares the target embeddings; `all`: so does the source side."""
     attention: AttentionConfig = AttentionConfig()
 
+    @property
+    def dropout_of_inputs(self) -> float:
+        """Dropout on embeddings: `input_dropout`, or `dropout` where that is not set."""
+        return self.dropout if self.input_dropout is None else self.input_dropout
+
+    @property
+    def dropout_of_layers(self) -> float:
+        """Dropout between layers: `layer_dropout`, or `dropout` where that is not set."""
+        return self.dropout if self.layer_dropout is None else self.layer_dropout
+
     @model_validator(mode="after")
     def _even(self) -> ModelConfig:
         if self.bidirectional and self.hidden_size % 2:

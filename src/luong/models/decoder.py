@@ -133,9 +133,7 @@ class Decoder(nn.Module):
         )
         self.bridge = Bridge(config)
         self.combine = nn.Linear(context_size + size, size, bias=False)
-        self.layer_dropout = (
-            config.dropout if config.layer_dropout is None else config.layer_dropout
-        )
+        self.layer_dropout = config.dropout_of_layers
         self.state_dropout = config.state_dropout
 
     def start(self, encoded: Encoded, lengths: Tensor) -> tuple[Memory, DecoderState]:

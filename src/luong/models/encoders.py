@@ -46,7 +46,7 @@ class RecurrentEncoder(nn.Module):
         size = config.hidden_size // directions
         module = nn.LSTM if config.cell == "lstm" else nn.GRU
         self.reverse_source = config.reverse_source
-        self.layer_dropout = _layer_dropout(config)
+        self.layer_dropout = config.dropout_of_layers
         self.state_dropout = config.state_dropout
         self.layers = nn.ModuleList(
             nn.ModuleList(
@@ -89,10 +89,6 @@ class RecurrentEncoder(nn.Module):
         kept = functional.dropout(units, self.state_dropout, self.training)
         final = torch.cat(finals, -1).view(len(states), len(self.layers), -1)
         return Encoded(states * kept, final.to(embedded.dtype))
-
-
-def _layer_dropout(config: ModelConfig) -> float:
-    return config.dropout if config.layer_dropout is None else config.layer_dropout
 
 
 def _reversal(lengths: Tensor, size: int) -> Tensor:

@@ -67,9 +67,7 @@ class Seq2Seq(nn.Module):
         self.decoder = Decoder(config)
         tied = None if config.tie_embeddings == "none" else self.target_embedding
         self.output = OutputLayer(config.hidden_size, target_vocabulary_size, tied)
-        self.input_dropout = (
-            config.dropout if config.input_dropout is None else config.input_dropout
-        )
+        self.input_dropout = config.dropout_of_inputs
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
