@@ -18,7 +18,6 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from luong.kernels.prepared import PreparedKeys
 
@@ -365,34 +364,3 @@ def parts(rows: PreparedKeys) -> tuple[Tensor, Tensor]:
 def unlaid(rows: PreparedKeys) -> PreparedKeys:
     """The same rows with exponentials laid out like rows, which the gradient reads along."""
     return rows._replace(exponentials=rows.key.mul(2.0).exp_())
-
-
-class AdditiveScores(torch.autograd.Function):
-    """Scores (B, T, S) of queries (B, T, n) against prepared keys (B, S, n), all float32."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, query: Tensor, key: Tensor, weight: Tensor, power: Tensor, maxima: Tensor
-    ) -> Tensor:
-        """Score, and keep only the rows."""
-        prepared = prepare(query, BLOCK_QUERIES)
-        ctx.save_for_backward(query, key, weight, prepared.row_maxima, maxima)
-        return score_tiles(prepared, PreparedKeys(key, power, maxima), weight)
-
-    @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, error: Tensor) -> tuple[Tensor | None, ...]:
-        """Recompute r, once for the side of the queries and once for that of the keys."""
-        query, key, weight, query_maxima, key_maxima = ctx.saved_tensors
-        queries = unlaid(PreparedKeys(query, None, query_maxima))
-        keys = unlaid(PreparedKeys(key, None, key_maxima))
-        query_gradient = key_gradient = weight_gradient = None
-        if ctx.needs_input_grad[0] or ctx.needs_input_grad[2]:
-            query_gradient, total = row_gradient(
-                queries, keys, weight, error, with_weight=ctx.needs_input_grad[2]
-            )
-            weight_gradient = total.to(weight.dtype)
-        if ctx.needs_input_grad[1]:
-            swapped = error.transpose(1, 2)
-            key_gradient, _ = row_gradient(keys, queries, weight, swapped, with_weight=False)
-        return query_gradient, key_gradient, weight_gradient, None, None
