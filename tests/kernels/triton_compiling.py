@@ -1,4 +1,4 @@
-"""Compiles the Triton kernels for an NVIDIA GPU that need not be here, as their callers launch them.
+"""Compiles the Triton kernels, as they are launched, for an NVIDIA GPU that need not be here.
 
 The interpreter takes programs that the compiler refuses. Each launch is caught, and the kernel
 compiled for its arguments instead. Prints one JSON line a kernel, {"name", "error"}.
@@ -26,7 +26,9 @@ class Caught:
     """Stands in for a kernel: a launch compiles it and computes nothing."""
 
     def __init__(self, name: str, kernel: JITFunction[Any]) -> None:
-        self.name, self.kernel, self.seen = name, kernel, set()
+        self.name, self.kernel = name, kernel
+        self.flags = [i for i, parameter in enumerate(kernel.params) if parameter.is_constexpr]
+        self.seen: set[str] = set()
 
     def __getitem__(self, grid: tuple[int, ...]) -> Any:
         return self.launch
@@ -43,10 +45,10 @@ class Caught:
                 constants[(index,)] = argument
             else:
                 signature[parameter.name] = "i32"
-        shape = str(list(constants.values()))
-        if shape in self.seen:
+        flags = str([constants[index,] for index in self.flags])
+        if flags in self.seen:
             return
-        self.seen.add(shape)
+        self.seen.add(flags)
         error = None
         try:
             compile(ASTSource(self.kernel, signature, constants), target=HOPPER, options=options)

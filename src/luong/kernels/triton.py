@@ -50,7 +50,7 @@ def additive_scores(query: Tensor, key: Tensor | PreparedKeys, weight: Tensor) -
     """See `luong.kernels.additive_scores`."""
     prepared = _prepared(key)
     query = at_least_float32(query)
-    lead = torch.broadcast_shapes(query.shape[:-2], prepared.key.shape[:-2])
+    lead = _lead(query, prepared.key)
     power, maxima = parts(prepared)
     scores: Tensor = AdditiveScores.apply(  # type: ignore[no-untyped-call]
         _folded(query, lead),
@@ -72,7 +72,7 @@ def local_scores(
     """See `luong.kernels.local_scores`."""
     query = at_least_float32(query)
     plain = at_least_float32(key.key if isinstance(key, PreparedKeys) else key)
-    lead = torch.broadcast_shapes(query.shape[:-2], plain.shape[:-2], centres.shape[:-1])
+    lead = _lead(query, plain, centres.unsqueeze(-1))
     band = _band(centres, 2 * half_width + 1, lead)
     sides = _folded(query, lead), _folded(plain, lead)
     if weight is None:
@@ -92,7 +92,7 @@ def local_scores(
 def local_context(weights: Tensor, value: Tensor, centres: Tensor) -> Tensor:
     """See `luong.kernels.local_context`."""
     weights, value = at_least_float32(weights), at_least_float32(value)
-    lead = torch.broadcast_shapes(weights.shape[:-2], value.shape[:-2], centres.shape[:-1])
+    lead = _lead(weights, value, centres.unsqueeze(-1))
     band = _band(centres, weights.shape[-1], lead)
     context: Tensor = ContextBand.apply(  # type: ignore[no-untyped-call]
         _folded(weights, lead), _folded(value, lead), band
@@ -138,7 +138,7 @@ def additive_attention(
     if mask is not None and mask.dtype != torch.bool:
         raise TypeError(f"mask has dtype {mask.dtype}; expected bool, True = may attend.")
     query, prepared, value = at_least_float32(query), _prepared(key), at_least_float32(value)
-    lead = torch.broadcast_shapes(query.shape[:-2], prepared.key.shape[:-2], value.shape[:-2])
+    lead = _lead(query, prepared.key, value)
     query_count, key_count = query.shape[-2], prepared.key.shape[-2]
     power, maxima = parts(prepared)
     batch = math.prod(lead)
@@ -176,11 +176,11 @@ class AdditiveScores(torch.autograd.Function):
         ctx.save_for_backward(query, key, weight, queries.row_maxima, maxima)
         if not few:
             return score_tiles(queries, keys, weight)
-        starts = torch.zeros((), dtype=torch.int64, device=query.device)
-        return band_scores(queries, keys, weight, Band(starts.expand(query.shape[:2]), key.shape[1]))
+        starts = torch.zeros((), dtype=torch.int64, device=query.device).expand(query.shape[:2])
+        return band_scores(queries, keys, weight, Band(starts, key.shape[1]))
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, error: Tensor) -> tuple[Tensor | None, ...]:
         """Recompute r, once for the side of the queries and once for that of the keys."""
         query, key, weight, query_maxima, key_maxima = ctx.saved_tensors
@@ -205,6 +205,12 @@ def _prepared(key: Tensor | PreparedKeys) -> PreparedKeys:
     if key.exponentials is None or key.row_maxima is None:
         return prepare_keys(key.key)
     return key
+
+
+def _lead(*rows: Tensor) -> torch.Size:
+    """The leading dimensions that (..., R, n) tensors broadcast to."""
+    shapes = (tensor.shape[:-2] for tensor in rows)
+    return torch.Size(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
 
 
 def _folded(rows: Tensor, lead: torch.Size) -> Tensor:

@@ -334,7 +334,7 @@ class AdditiveAttention(torch.autograd.Function):
         return context, log_sum
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, context_error: Tensor, log_error: Tensor) -> tuple[Tensor | None, ...]:
         """Score again, piece by piece, and sum each piece's gradients."""
         query, key, weight, value, bias, power, maxima, mask, lengths, context, log_sum = (
@@ -349,7 +349,7 @@ class AdditiveAttention(torch.autograd.Function):
         bias_sum = None
         if bias is not None and ctx.needs_input_grad[4]:
             bias_sum = bias.new_zeros(bias.shape)
-        for rows, queries, keys in pieces(*query.shape[:2], key.shape[1]):
+        for rows, queries, keys in pieces(query.shape[0], query.shape[1], key.shape[1]):
             part = whole.piece(rows, queries, keys)
             incoming = context_error[rows, queries]
             error = incoming @ value[rows, keys].transpose(1, 2)
@@ -359,12 +359,12 @@ class AdditiveAttention(torch.autograd.Function):
             sums[2][rows, keys] += shares.transpose(1, 2) @ incoming
             if bias_sum is not None:
                 bias_sum[rows, queries, keys] = error
-            sides = unlaid(part.query), unlaid(part.key)
-            gradient, total = row_gradient(*sides, weight, error, with_weight=True)
+            query_side, key_side = unlaid(part.query), unlaid(part.key)
+            gradient, total = row_gradient(query_side, key_side, weight, error, with_weight=True)
             sums[0][rows, queries] += gradient
             weight_sum += total
             swapped = error.transpose(1, 2)
-            gradient, _ = row_gradient(*reversed(sides), weight, swapped, with_weight=False)
+            gradient, _ = row_gradient(key_side, query_side, weight, swapped, with_weight=False)
             sums[1][rows, keys] += gradient
         return (
             sums[0], sums[1], weight_sum.to(weight.dtype), sums[2], bias_sum,

@@ -32,7 +32,7 @@ def _hidden_r(
     query, row, query_power, row_power, query_live, row_live, channel_live, fits,
     query_step, row_step, query_power_step, row_power_step, channels,
 ):  # fmt: skip
-    """r of the pairs (slot, channel): `query` and `row` point to the first channels."""
+    """The r of pairs (slot, channel); `query` and `row` point to the first channels."""
     live = (query_live & row_live)[:, None] & channel_live[None, :]
     at = channels[None, :]
     power = tl.load(query_power[:, None] + at * query_power_step, mask=live, other=0.0)
@@ -335,7 +335,7 @@ class AdditiveBand(torch.autograd.Function):
         return band_scores(queries, PreparedKeys(key, power, maxima), weight, band)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, error: Tensor) -> tuple[Tensor | None, ...]:
         """Recompute r, for the side of the queries and for that of the keys."""
         query, key, weight, query_power, query_maxima, power, maxima, starts = ctx.saved_tensors
@@ -359,7 +359,7 @@ class DotBand(torch.autograd.Function):
         return band_scores(_plain(query), _plain(key), None, band)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, error: Tensor) -> tuple[Tensor | None, ...]:
         """Each side's gradient is a sum of the other side's rows."""
         query, key, starts = ctx.saved_tensors
@@ -383,7 +383,7 @@ class ContextBand(torch.autograd.Function):
         return band_sums(_plain(weights), _plain(value), None, band, weights)[0]
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, error: Tensor) -> tuple[Tensor | None, ...]:
         """A weight's gradient is a dot product, and a value's a sum of its contexts' rows."""
         weights, value, starts = ctx.saved_tensors
