@@ -25,7 +25,14 @@ from luong.kernels.triton_additive import (
     unlaid,
 )
 from luong.kernels.triton_attention import AdditiveAttention
-from luong.kernels.triton_local import AdditiveBand, Band, ContextBand, DotBand, band_scores
+from luong.kernels.triton_local import (
+    AdditiveBand,
+    Band,
+    ContextBand,
+    DotBand,
+    band_scores,
+    band_sums,
+)
 
 __all__ = [
     "additive_attention",
@@ -176,8 +183,7 @@ class AdditiveScores(torch.autograd.Function):
         ctx.save_for_backward(query, key, weight, queries.row_maxima, maxima)
         if not few:
             return score_tiles(queries, keys, weight)
-        starts = torch.zeros((), dtype=torch.int64, device=query.device).expand(query.shape[:2])
-        return band_scores(queries, keys, weight, Band(starts, key.shape[1]))
+        return band_scores(queries, keys, weight, _everything(query, key))
 
     @staticmethod
     @once_differentiable
@@ -188,9 +194,13 @@ class AdditiveScores(torch.autograd.Function):
         keys = unlaid(PreparedKeys(key, None, key_maxima))
         query_gradient = key_gradient = weight_gradient = None
         if ctx.needs_input_grad[0] or ctx.needs_input_grad[2]:
-            query_gradient, total = row_gradient(
-                queries, keys, weight, error, with_weight=ctx.needs_input_grad[2]
-            )
+            if query.shape[1] <= FEW_QUERIES:
+                band = _everything(query, key)
+                query_gradient, total = band_sums(queries, keys, weight, band, error)
+            else:
+                query_gradient, total = row_gradient(
+                    queries, keys, weight, error, with_weight=ctx.needs_input_grad[2]
+                )
             weight_gradient = total.to(weight.dtype)
         if ctx.needs_input_grad[1]:
             swapped = error.transpose(1, 2)
@@ -223,6 +233,12 @@ def _over_pairs(tensor: Tensor, lead: torch.Size, pairs: tuple[int, int]) -> Ten
     while tensor.dim() < 2:
         tensor = tensor.unsqueeze(0)
     return _folded(tensor, lead).expand(-1, *pairs)
+
+
+def _everything(query: Tensor, key: Tensor) -> Band:
+    """The band of queries that see the whole source."""
+    start = torch.zeros((), dtype=torch.int64, device=query.device)
+    return Band(start.expand(query.shape[:2]), key.shape[1])
 
 
 def _band(centres: Tensor, width: int, lead: torch.Size) -> Band:

@@ -33,7 +33,7 @@ from luong.kernels.triton_additive import (
 # 64 MiB of float32: far more pairs than fill a card, far less than a long source squared.
 CHUNK = 2**24
 # Context columns that one program sums in registers; wider values take several programs, each of
-# which scores again.
+# which scores again. 256 take 72 KiB of shared memory.
 MOST_VALUES = 256
 
 
@@ -349,23 +349,27 @@ class AdditiveAttention(torch.autograd.Function):
         bias_sum = None
         if bias is not None and ctx.needs_input_grad[4]:
             bias_sum = bias.new_zeros(bias.shape)
-        for rows, queries, keys in pieces(query.shape[0], query.shape[1], key.shape[1]):
-            part = whole.piece(rows, queries, keys)
-            incoming = context_error[rows, queries]
-            error = incoming @ value[rows, keys].transpose(1, 2)
-            shares = softmax_gradient(
-                part, log_sum[rows, queries], inner[rows, queries], error, keys.start
-            )
-            sums[2][rows, keys] += shares.transpose(1, 2) @ incoming
-            if bias_sum is not None:
-                bias_sum[rows, queries, keys] = error
-            query_side, key_side = unlaid(part.query), unlaid(part.key)
-            gradient, total = row_gradient(query_side, key_side, weight, error, with_weight=True)
-            sums[0][rows, queries] += gradient
-            weight_sum += total
-            swapped = error.transpose(1, 2)
-            gradient, _ = row_gradient(key_side, query_side, weight, swapped, with_weight=False)
-            sums[1][rows, keys] += gradient
+        # The caller may still be inside autocast, which would narrow the two products.
+        with torch.autocast(query.device.type, enabled=False):
+            for rows, queries, keys in pieces(query.shape[0], query.shape[1], key.shape[1]):
+                part = whole.piece(rows, queries, keys)
+                incoming = context_error[rows, queries]
+                error = incoming @ value[rows, keys].transpose(1, 2)
+                shares = softmax_gradient(
+                    part, log_sum[rows, queries], inner[rows, queries], error, keys.start
+                )
+                sums[2][rows, keys] += shares.transpose(1, 2) @ incoming
+                if bias_sum is not None:
+                    bias_sum[rows, queries, keys] = error
+                query_side, key_side = unlaid(part.query), unlaid(part.key)
+                gradient, total = row_gradient(
+                    query_side, key_side, weight, error, with_weight=True
+                )
+                sums[0][rows, queries] += gradient
+                weight_sum += total
+                swapped = error.transpose(1, 2)
+                gradient, _ = row_gradient(key_side, query_side, weight, swapped, with_weight=False)
+                sums[1][rows, keys] += gradient
         return (
             sums[0], sums[1], weight_sum.to(weight.dtype), sums[2], bias_sum,
             None, None, None, None,
