@@ -4,13 +4,16 @@ Which backend serves a call is decided in this order: the argument `backend=`, t
 `use_backend`, the environment variable LUONG_BACKEND, and else `auto`. A backend that was named
 runs or raises with the reason; `auto` takes the first that can, and logs its choice once.
 
-`kernels.reference` is the specification: eager, any dtype, any device.
+`kernels.reference` is the specification: eager, any dtype, any device. It also serves what only
+plain torch can do: vmap and the other transforms of torch.func, forward-mode derivatives, and
+export. `explain` tells which backend serves a call, and why the others do not.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -19,6 +22,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from luong.errors import UserError, nearest
 from luong.kernels.prepared import PreparedKeys
@@ -29,6 +33,7 @@ __all__ = [
     "additive_scores",
     "choose",
     "dot_scores",
+    "explain",
     "global_context",
     "local_context",
     "local_scores",
@@ -66,10 +71,25 @@ class Choice(NamedTuple):
     refusals: dict[str, str]
 
 
-BACKENDS = (Backend("reference", "luong.kernels.reference", lambda *_: None),)
+def _cpu_refusal(operation: str, device_type: str, dtype: torch.dtype) -> str | None:
+    if device_type != "cpu":
+        return f"it computes on cpu, not on {device_type}"
+    if dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        return f"it computes in float32, which is not enough for {dtype}"
+    if operation in ("dot_scores", "global_context"):
+        return "matrix products are left to torch, which runs them best"
+    if importlib.util.find_spec("numba") is None:
+        return "numba is not installed"
+    return None
+
+
+BACKENDS = (
+    Backend("cpu", "luong.kernels.cpu", _cpu_refusal),
+    Backend("reference", "luong.kernels.reference", lambda *_: None),
+)
 
 _chosen: ContextVar[str | None] = ContextVar("luong_backend", default=None)
-_logged: set[tuple[str, str, torch.dtype]] = set()
+_served: dict[tuple[str, str, torch.dtype, str, str | None], Callable[..., Any]] = {}
 
 
 @contextlib.contextmanager
@@ -111,17 +131,93 @@ def choose(
     Raises:
         UserError: The named backend does not exist or cannot serve this call.
     """
-    name = _checked(backend or _chosen.get() or os.environ.get("LUONG_BACKEND") or "auto")
+    return _chosen_among(operation, device_type, dtype, _named(backend), _plain_torch())
+
+
+def explain(
+    operation: str, device_type: str, dtype: torch.dtype, *, backend: str | None = None
+) -> str:
+    """Tell which backend serves a call here and now, and why the others do not.
+
+    Args:
+        operation: One of OPERATIONS.
+        device_type: As in `tensor.device.type`.
+        dtype: Of the tensors.
+        backend: As for `choose`.
+
+    Returns:
+        A line for the call, and one for each backend.
+
+    Raises:
+        UserError: The operation or the named backend does not exist.
+
+    Example:
+        >>> print(explain("additive_scores", "cpu", torch.float64))
+        additive_scores on cpu in torch.float64 (backend: auto)
+          cpu: no, it computes in float32, which is not enough for torch.float64
+          reference: serves
+    """
+    if operation not in OPERATIONS:
+        raise UserError(f"'{operation}' is not an operation.{nearest(operation, OPERATIONS)}")
+    name, transform = _named(backend), _plain_torch()
+    lines = [f"{operation} on {device_type} in {dtype} (backend: {name})"]
+    served = False
+    for candidate in BACKENDS:
+        reason = _reason(candidate, operation, device_type, dtype, transform)
+        if name not in ("auto", candidate.name):
+            verdict = f"not asked, as {name} was named"
+        elif reason is not None:
+            verdict = f"no, {reason}"
+        else:
+            verdict = "could, but one before it serves" if served else "serves"
+            served = True
+        lines.append(f"  {candidate.name}: {verdict}")
+    return "\n".join(lines)
+
+
+def _chosen_among(
+    operation: str, device_type: str, dtype: torch.dtype, name: str, transform: str | None
+) -> Choice:
     refusals: dict[str, str] = {}
     for candidate in BACKENDS:
         if name not in ("auto", candidate.name):
             continue
-        reason = candidate.refusal(operation, device_type, dtype)
+        reason = _reason(candidate, operation, device_type, dtype, transform)
         if reason is None:
             return Choice(candidate.name, refusals)
         refusals[candidate.name] = reason
     reasons = "; ".join(f"{engine}: {reason}" for engine, reason in refusals.items())
     raise UserError(f"No backend can serve {operation} on {device_type} in {dtype}: {reasons}.")
+
+
+def _reason(
+    candidate: Backend,
+    operation: str,
+    device_type: str,
+    dtype: torch.dtype,
+    transform: str | None,
+) -> str | None:
+    """Why a backend cannot serve; None if it can."""
+    if transform is not None and candidate.name != "reference":
+        return transform
+    return candidate.refusal(operation, device_type, dtype)
+
+
+def _plain_torch() -> str | None:
+    """The reason why only plain torch will do here and now; None if kernels may run."""
+    if torch.compiler.is_compiling():
+        return "export takes the operations apart" if torch.compiler.is_exporting() else None
+    if torch._C._are_functorch_transforms_active():
+        return "a transform of torch.func is active"
+    if forward_ad._current_level >= 0:
+        return "forward-mode derivatives are active"
+    if torch.jit.is_tracing():
+        return "torch.jit is tracing"
+    return None
+
+
+def _named(backend: str | None) -> str:
+    return _checked(backend or _chosen.get() or os.environ.get("LUONG_BACKEND") or "auto")
 
 
 def _checked(name: str) -> str:
@@ -132,18 +228,29 @@ def _checked(name: str) -> str:
 
 
 def _compute(operation: str, tensor: Tensor, backend: str | None, *arguments: Any) -> Any:
-    """Run an operation on the chosen backend; the choice is logged once a kind of call."""
-    choice = choose(operation, tensor.device.type, tensor.dtype, backend)
-    kind = (operation, tensor.device.type, tensor.dtype)
-    if kind not in _logged:
-        _logged.add(kind)
+    """Run an operation on the chosen backend."""
+    device_type = tensor.device.type
+    call = (operation, device_type, tensor.dtype, _named(backend), _plain_torch())
+    function = _served.get(call)
+    if function is None:
+        function = _serve(call)
+    if torch.is_autocast_enabled(device_type):
+        # Sums over scores and weights are float32 at least, also where autocast would narrow them.
+        with torch.autocast(device_type, enabled=False):
+            return function(*arguments)
+    return function(*arguments)
+
+
+def _serve(call: tuple[str, str, torch.dtype, str, str | None]) -> Callable[..., Any]:
+    """Choose who serves a kind of call, log it, and remember."""
+    choice = _chosen_among(*call)
+    if not torch.compiler.is_compiling():
         why = "".join(f"; not {name}: {reason}" for name, reason in choice.refusals.items())
-        logger.debug("%s on %s in %s: %s%s", *kind, choice.backend, why)
+        logger.debug("%s on %s in %s: %s%s", *call[:3], choice.backend, why)
     module = next(engine.module for engine in BACKENDS if engine.name == choice.backend)
-    function = getattr(importlib.import_module(module), operation)
-    # Sums over scores and weights are float32 at least, also where autocast would narrow them.
-    with torch.autocast(tensor.device.type, enabled=False):
-        return function(*arguments)
+    function: Callable[..., Any] = getattr(importlib.import_module(module), call[0])
+    _served[call] = function
+    return function
 
 
 def prepare_keys(key: Tensor, *, backend: str | None = None) -> PreparedKeys:
