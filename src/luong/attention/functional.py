@@ -239,8 +239,8 @@ def _checked_lengths(lengths: Tensor, batch: int, source_length: int) -> Tensor:
         raise TypeError(f"lengths have dtype {lengths.dtype}; expected integers (B,).")
     if lengths.shape != (batch,):
         raise ValueError(f"lengths have shape {tuple(lengths.shape)}; expected (B,) = ({batch},).")
-    # On other devices the look would wait for the device.
-    if batch and lengths.device.type == "cpu":
+    # On other devices the look would wait for the device, and a tracer cannot look at all.
+    if batch and lengths.device.type == "cpu" and not torch.compiler.is_compiling():
         low, high = int(lengths.min()), int(lengths.max())
         if low < 0 or high > source_length:
             raise ValueError(f"lengths run from {low} to {high}; expected 0 to {source_length}.")

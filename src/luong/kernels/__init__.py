@@ -89,6 +89,8 @@ BACKENDS = (
 )
 
 _chosen: ContextVar[str | None] = ContextVar("luong_backend", default=None)
+# The same, as torch.compile sees it: it cannot read a ContextVar.
+_chosen_last: str | None = None
 _served: dict[tuple[str, str, torch.dtype, str, str | None], Callable[..., Any]] = {}
 
 
@@ -106,12 +108,15 @@ def use_backend(name: str) -> Iterator[None]:
         >>> with use_backend("reference"):
         ...     result = attention(query, memory)
     """
+    global _chosen_last
     _checked(name)
     token = _chosen.set(name)
+    before, _chosen_last = _chosen_last, name
     try:
         yield
     finally:
         _chosen.reset(token)
+        _chosen_last = before
 
 
 def choose(
@@ -211,13 +216,14 @@ def _plain_torch() -> str | None:
         return "a transform of torch.func is active"
     if forward_ad._current_level >= 0:
         return "forward-mode derivatives are active"
-    if torch.jit.is_tracing():
+    if torch._C._get_tracing_state() is not None:
         return "torch.jit is tracing"
     return None
 
 
 def _named(backend: str | None) -> str:
-    return _checked(backend or _chosen.get() or os.environ.get("LUONG_BACKEND") or "auto")
+    chosen = _chosen_last if torch.compiler.is_compiling() else _chosen.get()
+    return _checked(backend or chosen or os.environ.get("LUONG_BACKEND") or "auto")
 
 
 def _checked(name: str) -> str:

@@ -26,16 +26,21 @@ def compiled(function: Function) -> Function:
     """
     options = {"error_model": "numpy", "nogil": True, "fastmath": FLAGS}
     try:
-        return cast(Function, numba.njit(cache=True, **options)(function))
+        return _njit(cache=True, **options)(function)
     except RuntimeError:  # No folder for the cache: compile anew in every process.
-        return cast(Function, numba.njit(**options)(function))
+        return _njit(**options)(function)
 
 
-_LOG2_E = np.float32(1.4426950408889634)
-_LN2_HIGH = np.float32(0.693359375)
-_LN2_LOW = np.float32(-2.12194440e-4)
+def _njit(**options: Any) -> Callable[[Function], Function]:
+    return cast(Callable[[Function], Function], numba.njit(**options))
+
+
+_TWO_LOG2_E = np.float32(2 / math.log(2))
+# Half of ln 2 in two parts; a product of the first with an integer below 2^8 is exact.
+_HALF_LN2_HIGH = np.float32(0.3466796875)
+_HALF_LN2_LOW = np.float32(math.log(2) / 2 - 0.3466796875)
 _ROUNDER = np.float32(1.5 * 2.0**23)
-_C2, _C3, _C4, _C5, _C6, _C7 = (np.float32(1 / math.factorial(n)) for n in range(2, 8))
+_C1, _C2, _C3, _C4, _C5, _C6, _C7 = (np.float32(2**n / math.factorial(n)) for n in range(1, 8))
 _ONE = np.float32(1.0)
 _BIAS = np.int32(127)
 _MANTISSA = np.int32(23)
@@ -45,7 +50,7 @@ LARGEST = np.float32(43.0)
 
 
 # Not `reassoc`: it would join the two parts of ln 2 again, and lose four bits.
-@cast(Any, numba.njit(error_model="numpy", nogil=True, fastmath={"contract"}, forceinline=True))
+@_njit(error_model="numpy", nogil=True, fastmath={"contract"}, forceinline=True)
 def exponential(x: np.float32) -> np.float32:
     """e^(2x) of x held within +-LARGEST, to about one unit in the last place; NaN stays NaN.
 
@@ -54,11 +59,10 @@ def exponential(x: np.float32) -> np.float32:
     """
     x = LARGEST if x > LARGEST else x
     x = -LARGEST if x < -LARGEST else x
-    x = x + x
-    rounded = x * _LOG2_E + _ROUNDER  # The integer stands in the low bits of the mantissa.
+    rounded = x * _TWO_LOG2_E + _ROUNDER  # The integer stands in the low bits of the mantissa.
     power = rounded - _ROUNDER
-    rest = (x - power * _LN2_HIGH) - power * _LN2_LOW
+    rest = (x - power * _HALF_LN2_HIGH) - power * _HALF_LN2_LOW
     tail = _C2 + rest * (_C3 + rest * (_C4 + rest * (_C5 + rest * (_C6 + rest * _C7))))
     bits = np.float32(rounded).view(np.int32)
     scale = np.int32((bits + _BIAS) << _MANTISSA).view(np.float32)
-    return (_ONE + (rest + rest * rest * tail)) * scale
+    return (_ONE + (rest * _C1 + rest * rest * tail)) * scale

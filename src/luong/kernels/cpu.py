@@ -21,24 +21,22 @@ __all__ = ["additive_scores", "local_context", "local_scores", "prepare_keys"]
 def prepare_keys(key: Tensor) -> PreparedKeys:
     """See `luong.kernels.prepare_keys`. The gradient goes to the key, past its exponentials."""
     key = at_least_float32(key)
-    exponentiate = operators.exponentiate if operators.traced(key) else cpu_calls.exponentiate
-    powers, maxima = exponentiate(key.detach())
-    return PreparedKeys(key, powers, maxima)
+    return PreparedKeys(key, *_exponentials(key))
 
 
 def additive_scores(query: Tensor, key: Tensor | PreparedKeys, weight: Tensor) -> Tensor:
     """See `luong.kernels.additive_scores`."""
-    query, prepared, weight = at_least_float32(query), _prepared(key), at_least_float32(weight)
-    if not _all_float32(prepared.key, weight):
-        return reference.additive_scores(query, prepared, weight)
+    query, weight = at_least_float32(query), at_least_float32(weight)
+    if not _all_float32(at_least_float32(_plain(key)), weight):
+        return reference.additive_scores(query, key, weight)
+    key, powers, maxima = _prepared(key)
     compute: Any = operators.AdditiveScores.apply
     if operators.traced(query):
         compute = operators.additive_scores
-    key, powers, maxima = prepared
     if query.dim() == 3 and key.dim() == 3 and query.shape[0] == key.shape[0]:
         scores: Tensor = compute(query, key, weight, powers, maxima)
         return scores
-    lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
+    lead = _broadcast(query.shape[:-2], key.shape[:-2])
     rows = query.expand(*lead, *query.shape[-2:])
     if key.shape[:-2].numel() == 1:
         # One source for all: the queries are rows of one batch entry, and no key is copied.
@@ -69,10 +67,10 @@ def local_scores(
 ) -> Tensor:
     """See `luong.kernels.local_scores`."""
     query = at_least_float32(query)
-    plain = at_least_float32(key.key if isinstance(key, PreparedKeys) else key)
+    plain = at_least_float32(_plain(key))
     if not _all_float32(plain) or (weight is not None and weight.dtype == torch.float64):
         return reference.local_scores(query, key, centres, half_width, weight)
-    lead = torch.broadcast_shapes(query.shape[:-2], plain.shape[:-2], centres.shape[:-1])
+    lead = _broadcast(query.shape[:-2], plain.shape[:-2], centres.shape[:-1])
     rows, sources = _folded(query, lead, 2), _folded(plain, lead, 2)
     places = _folded(centres.long(), lead, 1)
     width = 2 * half_width + 1
@@ -82,14 +80,14 @@ def local_scores(
         compute = operators.band_dot if trace else operators.BandDot.apply
         scores: Tensor = compute(rows, sources, places, width)
     else:
-        prepared = _prepared(key)
+        _, powers, maxima = _prepared(key)
         compute = operators.band_scores if trace else operators.BandScores.apply
         scores = compute(
             rows,
             sources,
             at_least_float32(weight),
-            _folded(prepared.exponentials, lead, 2),
-            _folded(prepared.row_maxima, lead, 1),
+            _folded(powers, lead, 2),
+            _folded(maxima, lead, 1),
             places,
             width,
         )
@@ -101,7 +99,7 @@ def local_context(weights: Tensor, value: Tensor, centres: Tensor) -> Tensor:
     weights, value = at_least_float32(weights), at_least_float32(value)
     if not _all_float32(weights, value):
         return reference.local_context(weights, value, centres)
-    lead = torch.broadcast_shapes(weights.shape[:-2], value.shape[:-2], centres.shape[:-1])
+    lead = _broadcast(weights.shape[:-2], value.shape[:-2], centres.shape[:-1])
     compute: Any = operators.band_sum if operators.traced(weights) else operators.BandSum.apply
     context: Tensor = compute(
         _folded(weights, lead, 2), _folded(value, lead, 2), _folded(centres.long(), lead, 1)
@@ -109,14 +107,28 @@ def local_context(weights: Tensor, value: Tensor, centres: Tensor) -> Tensor:
     return context.reshape(*lead, *context.shape[1:])
 
 
-def _prepared(key: Tensor | PreparedKeys) -> PreparedKeys:
+def _exponentials(key: Tensor) -> tuple[Tensor, Tensor]:
+    exponentiate: Any = cpu_calls.exponentiate
+    if operators.traced(key):
+        exponentiate = operators.exponentiate
+    powers, maxima = exponentiate(key.detach())
+    return powers, maxima
+
+
+def _plain(key: Tensor | PreparedKeys) -> Tensor:
+    return key.key if isinstance(key, PreparedKeys) else key
+
+
+def _prepared(key: Tensor | PreparedKeys) -> tuple[Tensor, Tensor, Tensor]:
     """The keys with the exponentials of this engine, which others do not make."""
-    if not isinstance(key, PreparedKeys):
-        return prepare_keys(key)
-    columns = padded(key.key.shape[-1])
-    if key.exponentials is None or key.exponentials.shape[-1] != columns:
-        return prepare_keys(key.key)
-    return key
+    if isinstance(key, PreparedKeys):
+        powers, maxima = key.exponentials, key.row_maxima
+        if powers is not None and maxima is not None:
+            columns = padded(key.key.shape[-1])
+            if powers.shape[-1] == columns and powers.dtype == torch.float32:
+                return key.key, powers, maxima
+    plain = at_least_float32(_plain(key))
+    return plain, *_exponentials(plain)
 
 
 def _folded(tensor: Any, lead: torch.Size, dimensions: int) -> Tensor:
@@ -126,6 +138,10 @@ def _folded(tensor: Any, lead: torch.Size, dimensions: int) -> Tensor:
     own = tensor.shape[tensor.dim() - dimensions :]
     folded: Tensor = tensor.expand(*lead, *own).reshape(lead.numel(), *own)
     return folded
+
+
+def _broadcast(*shapes: torch.Size) -> torch.Size:
+    return torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def _all_float32(*tensors: Tensor) -> bool:

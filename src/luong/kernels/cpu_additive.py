@@ -28,7 +28,7 @@ _ONE = np.float32(1.0)
 _TWO = np.float32(2.0)
 _FOUR = np.float32(4.0)
 _ZERO = np.float32(0.0)
-_SIGN = np.int32(0x7FFFFFFF)
+_MAGNITUDE = np.int32(0x7FFFFFFF)
 # Two divisions share one reciprocal of the product of their divisors, which must not overflow.
 _CLAMP = np.float32(2.0**60)
 # Columns times rows of a tile of keys that stays in the second-level cache.
@@ -43,22 +43,30 @@ def padded(size: int) -> int:
 
 
 @compiled
+def _largest(values: Floats) -> np.float32:
+    """The largest magnitude; NaN if there is one."""
+    largest = np.int32(0)
+    for c in range(values.shape[0]):
+        # As integers magnitudes keep their order, and NaN lies above infinity.
+        bits = np.int32(np.float32(values[c]).view(np.int32) & _MAGNITUDE)
+        largest = bits if bits > largest else largest
+    return np.int32(largest).view(np.float32)
+
+
+@compiled
+def _raise(values: Floats, powers: Floats) -> None:
+    for c in range(values.shape[0]):
+        powers[c] = exponential(values[c])
+
+
+@compiled
 def exponentiate(rows: Floats, first: int, last: int, powers: Floats, maxima: Floats) -> None:
     """Rows [first, last): e^(2 row), padded, and max|row|, which is NaN where the row has NaN."""
     size = rows.shape[1]
     for row in range(first, last):
-        values = rows[row]
-        out = powers[row]
-        largest = np.int32(0)
-        for column in range(size):
-            # As integers magnitudes keep their order, and NaN lies above infinity.
-            bits = np.float32(values[column]).view(np.int32) & _SIGN
-            largest = max(largest, bits)
-        for column in range(size):
-            out[column] = exponential(values[column])
-        for column in range(size, out.shape[0]):
-            out[column] = _ZERO
-        maxima[row] = np.int32(largest).view(np.float32)
+        _raise(rows[row], powers[row, :size])
+        powers[row, size:] = _ZERO
+        maxima[row] = _largest(rows[row])
 
 
 @compiled
@@ -117,15 +125,52 @@ def score(
 
 
 @compiled
-def _add(total: Floats, part: Floats) -> None:
-    for c in range(total.shape[0]):
-        total[c] += part[c]
+def add_gradients(
+    query_powers: Floats,
+    key_powers: Floats,
+    e: np.float32,
+    query_part: Floats,
+    key_part: Floats,
+    weight_part: Floats,
+) -> None:
+    """Add what one pair gives to the gradients, from its exponentials; 4v is left to `scale`."""
+    for c in range(query_powers.shape[0]):
+        r = _ONE / (_ONE + query_powers[c] * key_powers[c])
+        g = e * (r - r * r)
+        query_part[c] += g
+        key_part[c] += g
+        weight_part[c] += e * (_ONE - _TWO * r)
 
 
 @compiled
-def _scale(gradient: Floats, weight: Floats) -> None:
+def add_direct_gradients(
+    query: Floats,
+    key: Floats,
+    e: np.float32,
+    query_part: Floats,
+    key_part: Floats,
+    weight_part: Floats,
+) -> None:
+    """The same from the rows themselves, where the exponentials do not serve."""
+    for c in range(query.shape[0]):
+        r = _ONE / (_ONE + exponential(query[c] + key[c]))
+        g = e * (r - r * r)
+        query_part[c] += g
+        key_part[c] += g
+        weight_part[c] += e * (_ONE - _TWO * r)
+
+
+@compiled
+def scale(gradient: Floats, weight: Floats) -> None:
+    """Multiply a sum of e r (1 - r) by 4v, which makes it a gradient."""
     for c in range(gradient.shape[0]):
         gradient[c] *= _FOUR * weight[c]
+
+
+@compiled
+def _add(total: Floats, part: Floats) -> None:
+    for c in range(total.shape[0]):
+        total[c] += part[c]
 
 
 @compiled
@@ -202,29 +247,20 @@ def score_gradients(
                                 into[c] += g + h
                                 weight_part[c] += e * (_ONE - _TWO * r) + f * (_ONE - _TWO * q)
                             continue
-                        for lane in range(2):
-                            e = f if lane else e
-                            if e == _ZERO:
-                                continue
-                            part = odd_part if lane else even_part
-                            if odd_fits if lane else even_fits:
-                                mine = odd if lane else even
-                                powers = key_powers[other, start:stop]
-                                for c in range(width):
-                                    r = _ONE / (_ONE + mine[c] * powers[c])
-                                    g = e * (r - r * r)
-                                    part[c] += g
-                                    into[c] += g
-                                    weight_part[c] += e * (_ONE - _TWO * r)
-                            else:
-                                a = query[row + lane, start : start + real]
-                                b = key[other, start : start + real]
-                                for c in range(real):
-                                    r = _ONE / (_ONE + exponential(a[c] + b[c]))
-                                    g = e * (r - r * r)
-                                    part[c] += g
-                                    into[c] += g
-                                    weight_part[c] += e * (_ONE - _TWO * r)
+                        if e != _ZERO and even_fits:
+                            powers = key_powers[other, start:stop]
+                            add_gradients(even, powers, e, even_part, into, weight_part)
+                        elif e != _ZERO:
+                            a = query[row, start : start + real]
+                            b = key[other, start : start + real]
+                            add_direct_gradients(a, b, e, even_part, into, weight_part)
+                        if f != _ZERO and odd_fits:
+                            powers = key_powers[other, start:stop]
+                            add_gradients(odd, powers, f, odd_part, into, weight_part)
+                        elif f != _ZERO:
+                            a = query[row + 1, start : start + real]
+                            b = key[other, start : start + real]
+                            add_direct_gradients(a, b, f, odd_part, into, weight_part)
                     _add(query_gradient[row, start:stop], even_part)
                     if both:
                         _add(query_gradient[row + 1, start:stop], odd_part)
@@ -235,6 +271,6 @@ def score_gradients(
                         into = key_gradient[batch * source + position, start:stop]
                         _add(into, key_part[position - left])
         for row in range(batch * steps, (batch + 1) * steps):
-            _scale(query_gradient[row, start:stop], factor)
+            scale(query_gradient[row, start:stop], factor)
         for other in range(batch * source, (batch + 1) * source):
-            _scale(key_gradient[other, start:stop], factor)
+            scale(key_gradient[other, start:stop], factor)

@@ -143,7 +143,8 @@ def _gradients(
     weight_gradient = query.new_empty(batch, columns, dtype=torch.float64)
     out = _rows(query_gradient), _rows(key_gradient), _array(weight_gradient)
     _by_columns(batch, columns, terms, function, arrays, out)
-    weight_sum = weight_gradient.sum(0).float()
+    # Not torch's sum, which would wake its own threads for it.
+    weight_sum = torch.from_numpy(_array(weight_gradient).sum(0, dtype="float64")).float()
     if columns == size:
         return query_gradient, key_gradient, weight_sum
     return (

@@ -12,14 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luong.kernels.compiled import compiled, exponential
-from luong.kernels.cpu_additive import LIMIT
+from luong.kernels.cpu_additive import LIMIT, add_direct_gradients, add_gradients, scale
 
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
 
 _ONE = np.float32(1.0)
-_TWO = np.float32(2.0)
-_FOUR = np.float32(4.0)
 _ZERO = np.float32(0.0)
 
 
@@ -210,25 +208,13 @@ def band_score_gradients(
                 into = key_gradient[other, start:stop]
                 if query_maxima[row] + key_maxima[other] <= LIMIT:
                     others = key_powers[other, start:stop]
-                    for c in range(width):
-                        r = _ONE / (_ONE + mine[c] * others[c])
-                        g = e * (r - r * r)
-                        part[c] += g
-                        into[c] += g
-                        weight_part[c] += e * (_ONE - _TWO * r)
+                    add_gradients(mine, others, e, part, into, weight_part)
                 else:
                     a = query[row, start : start + real]
                     b = key[other, start : start + real]
-                    for c in range(real):
-                        r = _ONE / (_ONE + exponential(a[c] + b[c]))
-                        g = e * (r - r * r)
-                        part[c] += g
-                        into[c] += g
-                        weight_part[c] += e * (_ONE - _TWO * r)
+                    add_direct_gradients(a, b, e, part, into, weight_part)
+            scale(part, factor)
             for c in range(width):
-                part[c] *= _FOUR * factor[c]
                 weight_sum[c] += weight_part[c]
         for other in range(offset, offset + source):
-            into = key_gradient[other, start:stop]
-            for c in range(width):
-                into[c] *= _FOUR * factor[c]
+            scale(key_gradient[other, start:stop], factor)

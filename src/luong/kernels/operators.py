@@ -100,9 +100,9 @@ class BandDot(torch.autograd.Function):
         query, key, centres = ctx.saved_tensors
         query_gradient = key_gradient = None
         if ctx.needs_input_grad[0]:
-            query_gradient = BandSum.apply(incoming, key, centres)
+            query_gradient = _apply(BandSum, incoming, key, centres)
         if ctx.needs_input_grad[1]:
-            key_gradient = BandSpread.apply(incoming, query, centres, key.shape[1])
+            key_gradient = _apply(BandSpread, incoming, query, centres, key.shape[1])
         return query_gradient, key_gradient, None, None
 
 
@@ -121,9 +121,9 @@ class BandSum(torch.autograd.Function):
         weights, value, centres = ctx.saved_tensors
         weights_gradient = value_gradient = None
         if ctx.needs_input_grad[0]:
-            weights_gradient = BandDot.apply(incoming, value, centres, weights.shape[2])
+            weights_gradient = _apply(BandDot, incoming, value, centres, weights.shape[2])
         if ctx.needs_input_grad[1]:
-            value_gradient = BandSpread.apply(weights, incoming, centres, value.shape[1])
+            value_gradient = _apply(BandSpread, weights, incoming, centres, value.shape[1])
         return weights_gradient, value_gradient, None
 
 
@@ -142,10 +142,14 @@ class BandSpread(torch.autograd.Function):
         weights, rows, centres = ctx.saved_tensors
         weights_gradient = rows_gradient = None
         if ctx.needs_input_grad[0]:
-            weights_gradient = BandDot.apply(rows, incoming, centres, weights.shape[2])
+            weights_gradient = _apply(BandDot, rows, incoming, centres, weights.shape[2])
         if ctx.needs_input_grad[1]:
-            rows_gradient = BandSum.apply(weights, incoming, centres)
+            rows_gradient = _apply(BandSum, weights, incoming, centres)
         return weights_gradient, rows_gradient, None, None
+
+
+def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
+    return function.apply(*arguments)  # type: ignore[no-untyped-call]
 
 
 def _differentiable(result: Tensor, inputs: tuple[Tensor, ...], incoming: Tensor) -> Gradients:
