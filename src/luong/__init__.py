@@ -1,1 +1,60 @@
-"""Attention for sequences."""
+"""Attention for sequences: layers, and a trainer, translator and evaluator built on them.
+
+Names are loaded when they are first used, so that `import luong` is instant.
+
+Example:
+    >>> import luong
+    >>> luong.load("runs/de-en").translate("ein Hund").text
+    'a dog'
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from luong.attention import Attention, attend
+    from luong.errors import UserError
+    from luong.search import Translation, Translator
+
+__all__ = ["Attention", "Translation", "Translator", "UserError", "attend", "load"]
+
+_HOMES = {
+    "Attention": "luong.attention",
+    "attend": "luong.attention",
+    "Translation": "luong.search",
+    "Translator": "luong.search",
+    "UserError": "luong.errors",
+}
+
+
+def load(folder: str | Path, *, device: str = "cpu") -> Translator:
+    """Open a model folder for translation.
+
+    Args:
+        folder: What `luong train` wrote.
+        device: Where to compute: "cpu", "cuda", ...
+
+    Returns:
+        A translator; `.translate(text_or_list)` gives results with `.text`, `.score`, `.tokens`,
+        `.alignment` and `.attention`.
+
+    Raises:
+        UserError: The folder is incomplete, damaged, or of a newer version.
+    """
+    from luong.folder import load_folder
+    from luong.search import Translator
+
+    return Translator(load_folder(folder, device))
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.metadata.version("luong")
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'luong' has no attribute '{name}'")

@@ -19,7 +19,7 @@ ScheduleName = Literal["constant", "inverse-square-root", "linear", "halving", "
 class Section(BaseModel):
     """A table of the TOML file: immutable, and every key must be known."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class PairFiles(Section):
@@ -80,7 +80,7 @@ class AttentionConfig(Section):
     """The attentional state of a step joins the input of the next."""
     attention_size: int | None = Field(None, ge=1)
     """n of `concat` and `additive`, and of the predictor of local-p; hidden_size by default."""
-    max_length: int = Field(250, ge=1)
+    max_length: int = Field(300, ge=1)
     """Rows of the `location` score: source positions beyond it are never attended."""
     dropout: float = Field(0.0, ge=0.0, lt=1.0)
     """Dropout on the attention weights."""
@@ -202,12 +202,13 @@ def load_config(path: str | Path, overrides: list[str] | None = None) -> RunConf
     """
     path = Path(path)
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        # Some editors put a byte order mark in front, which TOML does not know.
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise UserError(
             f"{path} does not exist. `luong init > {path}` writes a file to start from."
         ) from None
-    except (IsADirectoryError, PermissionError) as error:
+    except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}. Name a TOML file.") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 (byte {error.start}). Save it as UTF-8.") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,7 +11,7 @@ from torch.nn import functional
 from luong import kernels
 from luong.attention import masks
 from luong.attention.memory import AttentionOutput, Memory
-from luong.attention.scores import Score, make_score
+from luong.attention.scores import SCORES, Score, make_score
 from luong.attention.windows import Window, make_window
 
 logger = logging.getLogger("luong.attention")
@@ -71,13 +70,17 @@ def prepare(
     if not score.attends:
         allowed = torch.zeros_like(allowed)
         values = values[..., :0]
-    # Zeros in place of what is masked: 0 * NaN would still be NaN in the context.
-    hidden = ~allowed.unsqueeze(-1)
+    # Zeros in place of what takes no part: 0 * NaN would still be NaN, in the context and in the
+    # gradients. What may be attended but is not finite is only known to matter once a call says
+    # which rows see it, so the memory remembers where it stood.
+    broken = allowed & ~(keys.isfinite().all(-1) & values.isfinite().all(-1))
+    hidden = ~(allowed & ~broken).unsqueeze(-1)
     return Memory(
         score.prepare(keys.masked_fill(hidden, 0.0)),
         values.masked_fill(hidden, 0.0),
         allowed,
         lengths,
+        broken,
     )
 
 
@@ -97,17 +100,27 @@ def attend_memory(
     _check_query(query, memory, score)
     batch, steps, _ = query.shape
     source_length = memory.mask.shape[1]
+    full = (batch, steps, source_length)
     allowed = memory.mask.unsqueeze(1)
     if mask is not None:
+        _check_broadcasts(mask, "mask", full)
         allowed = allowed & masks.checked(mask, "mask")
-        memory = _without(memory, allowed, score)
+    if bias is not None:
+        _check_broadcasts(bias, "bias", full)
+        if not bias.is_floating_point():
+            raise TypeError(f"bias has dtype {bias.dtype}; expected floats. Use mask= for bools.")
+        # Else a row of -inf alone would be NaN.
+        allowed = allowed & (bias != -torch.inf)
     if positions is None:
         positions = torch.arange(steps, device=query.device).expand(batch, steps)
+    _check_positions(positions, batch, steps)
+    broken = memory.broken.unsqueeze(1)
     located = window.locate(query, positions, memory.lengths)
     if located is None:
         scores = score.scores(query, memory.keys)
         if bias is not None:
-            scores = scores + bias
+            scores = scores + bias.to(scores.dtype)
+        scores = scores + _nan_where_seen(broken & allowed, scores)
         weights = masked_softmax(scores, allowed)
         context = kernels.global_context(functional.dropout(weights, dropout), memory.values)
         band_start = None
@@ -119,8 +132,10 @@ def attend_memory(
         inside = (slots >= 0) & (slots < source_length)
         scores = score.banded(query, memory.keys, centres, half_width)
         if bias is not None:
-            scores = scores + _under_band(bias, slots, source_length)
+            scores = scores + _under_band(bias.to(scores.dtype), slots, source_length)
         allowed = _under_band(allowed, slots, source_length) & inside
+        broken = _under_band(broken, slots, source_length)
+        scores = scores + _nan_where_seen(broken & allowed, scores)
         weights = masked_softmax(scores, allowed)
         if points is not None:
             sigma = half_width / 2
@@ -174,7 +189,7 @@ def attend(
         >>> attend(torch.zeros(1, 1, 2), torch.ones(1, 3, 2)).weights
         tensor([[[0.3333, 0.3333, 0.3333]]])
     """
-    if isinstance(score, str) and score not in ("dot", "scaled-dot"):
+    if isinstance(score, str) and score in SCORES and score not in ("dot", "scaled-dot", "none"):
         raise ValueError(f"score '{score}' has parameters: pass a Score object, or use Attention.")
     if window == "local-p":
         raise ValueError("window 'local-p' has parameters: pass a LocalPredictive object.")
@@ -193,16 +208,10 @@ def attend(
     )
 
 
-def _without(memory: Memory, allowed: Tensor, score: Score) -> Memory:
-    """The memory with keys and values zeroed that no query of this call may see."""
-    hidden = ~allowed.any(-2).expand_as(memory.mask).unsqueeze(-1)
-    values = memory.values.masked_fill(hidden, 0.0)
-    keys: Any = memory.keys
-    if isinstance(keys, Tensor):
-        keys = keys.masked_fill(hidden, 0.0)
-    elif isinstance(keys, kernels.PreparedKeys):
-        keys = kernels.prepare_keys(keys.key.masked_fill(hidden, 0.0))
-    return memory._replace(keys=keys, values=values)
+def _nan_where_seen(broken: Tensor, scores: Tensor) -> Tensor:
+    """What makes a row NaN that sees a broken position, and leaves others: (B, T or 1, 1)."""
+    seen = broken.any(-1, keepdim=True)
+    return scores.new_zeros(seen.shape).masked_fill(seen, torch.nan)
 
 
 def _under_band(full: Tensor, slots: Tensor, source_length: int) -> Tensor:
@@ -231,6 +240,24 @@ def _check_query(query: Tensor, memory: Memory, score: Score) -> None:
         raise ValueError(
             f"query has shape {tuple(query.shape)}; expected (B, T, q) with B = {batch} and "
             f"q = {score.query_size}. One query a source is (B, 1, q)."
+        )
+
+
+def _check_broadcasts(tensor: Tensor, name: str, full: tuple[int, int, int]) -> None:
+    trailing = zip(reversed(tensor.shape), reversed(full), strict=False)
+    if tensor.dim() > 3 or any(size not in (1, wanted) for size, wanted in trailing):
+        raise ValueError(
+            f"{name} has shape {tuple(tensor.shape)}; expected one that broadcasts to "
+            f"(B, T, S) = {full}."
+        )
+
+
+def _check_positions(positions: Tensor, batch: int, steps: int) -> None:
+    if positions.is_floating_point() or positions.dtype == torch.bool:
+        raise TypeError(f"positions have dtype {positions.dtype}; expected integers (B, T).")
+    if positions.shape != (batch, steps):
+        raise ValueError(
+            f"positions have shape {tuple(positions.shape)}; expected (B, T) = {(batch, steps)}."
         )
 
 

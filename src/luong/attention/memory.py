@@ -13,15 +13,18 @@ class Memory(NamedTuple):
 
     Attributes:
         keys: What the score function made of the keys.
-        values: (B, S, v), zero where masked.
+        values: (B, S, v), zero where masked or broken.
         mask: Bool (B, S), True = may attend.
         lengths: S_b, the length of each source (B,), which windows go by.
+        broken: Bool (B, S), True where a key or value that may be attended is not finite. A query
+            that sees such a position gives NaN; one that does not is untouched by it.
     """
 
     keys: Any
     values: Tensor
     mask: Tensor
     lengths: Tensor
+    broken: Tensor
 
     def select(self, rows: Tensor) -> Memory:
         """The memory of the given sources, in their order.
@@ -30,7 +33,8 @@ class Memory(NamedTuple):
             rows: Integer indices (n,).
         """
         keys = self.keys[rows] if isinstance(self.keys, Tensor) else self.keys.select(rows)
-        return Memory(keys, self.values[rows], self.mask[rows], self.lengths[rows])
+        values, mask, lengths, broken = (each[rows] for each in self[1:])
+        return Memory(keys, values, mask, lengths, broken)
 
 
 class AttentionOutput(NamedTuple):

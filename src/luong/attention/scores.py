@@ -97,11 +97,11 @@ class Score(nn.Module, ABC):
             Cost(parameters=16, operations=480)
         """
         seen = source_length if half_width is None else min(source_length, 2 * half_width + 1)
-        operations = self._operations(source_length, target_length, target_length * seen)
+        operations = self.operations(source_length, target_length, target_length * seen)
         return Cost(sum(p.numel() for p in self.parameters()), operations)
 
     @abstractmethod
-    def _operations(self, keys: int, queries: int, pairs: int) -> int:
+    def operations(self, keys: int, queries: int, pairs: int) -> int:
         """Operations for S keys, T queries, and the pairs of them that are scored."""
 
 
@@ -136,7 +136,8 @@ class Dot(_DotProduct):
     def prepare(self, keys: Tensor) -> Tensor:
         return at_least_float32(keys)
 
-    def _operations(self, keys: int, queries: int, pairs: int) -> int:
+    @override
+    def operations(self, keys: int, queries: int, pairs: int) -> int:
         return 2 * pairs * self.key_size
 
 
@@ -146,8 +147,9 @@ class ScaledDot(Dot):
     def _scaled(self, query: Tensor) -> Tensor:
         return at_least_float32(query) / math.sqrt(self.key_size)
 
-    def _operations(self, keys: int, queries: int, pairs: int) -> int:
-        return super()._operations(keys, queries, pairs) + queries * self.query_size
+    @override
+    def operations(self, keys: int, queries: int, pairs: int) -> int:
+        return super().operations(keys, queries, pairs) + queries * self.query_size
 
 
 class General(_DotProduct):
@@ -162,7 +164,8 @@ class General(_DotProduct):
     def prepare(self, keys: Tensor) -> Tensor:
         return at_least_float32(functional.linear(keys, self.weight))
 
-    def _operations(self, keys: int, queries: int, pairs: int) -> int:
+    @override
+    def operations(self, keys: int, queries: int, pairs: int) -> int:
         return 2 * keys * self.key_size * self.query_size + 2 * pairs * self.query_size
 
 
@@ -194,7 +197,8 @@ class Location(_DotProduct):
         beyond = source_length - rows.shape[0]
         return functional.pad(rows, (0, 0, 0, beyond)).expand(batch, -1, -1)
 
-    def _operations(self, keys: int, queries: int, pairs: int) -> int:
+    @override
+    def operations(self, keys: int, queries: int, pairs: int) -> int:
         return 2 * pairs * self.query_size
 
 
@@ -218,7 +222,8 @@ class _Additive(Score):
     def _projected(self, query: Tensor) -> Tensor:
         """The query side of the sum inside tanh (B, T, n)."""
 
-    def _operations(self, keys: int, queries: int, pairs: int) -> int:
+    @override
+    def operations(self, keys: int, queries: int, pairs: int) -> int:
         size = self.weight_vector.numel()
         projections = 2 * size * (keys * self.key_size + queries * self.query_size)
         return projections + 4 * pairs * size
@@ -278,8 +283,9 @@ class Additive(_Additive):
     def _projected(self, query: Tensor) -> Tensor:
         return functional.linear(query, self.query_weight, self.bias)
 
-    def _operations(self, keys: int, queries: int, pairs: int) -> int:
-        return super()._operations(keys, queries, pairs) + queries * self.bias.numel()
+    @override
+    def operations(self, keys: int, queries: int, pairs: int) -> int:
+        return super().operations(keys, queries, pairs) + queries * self.bias.numel()
 
 
 class NoAttention(Score):
@@ -302,7 +308,8 @@ class NoAttention(Score):
     def banded(self, query: Tensor, prepared: Tensor, centres: Tensor, half_width: int) -> Tensor:
         return at_least_float32(query).new_zeros(*query.shape[:-1], 2 * half_width + 1)
 
-    def _operations(self, keys: int, queries: int, pairs: int) -> int:
+    @override
+    def operations(self, keys: int, queries: int, pairs: int) -> int:
         return 0
 
 

@@ -1,0 +1,5 @@
+"""`python -m luong` is `luong`."""
+
+from luong.cli import main
+
+main()

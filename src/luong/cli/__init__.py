@@ -1,0 +1,47 @@
+"""The command line: one file for each verb; a verb parses, and calls a plain function.
+
+Nothing heavy is imported here, so that `luong --help` answers at once. Exit codes: 0 done, 1 a
+mistake in what was given, 2 wrong options, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from io import TextIOWrapper
+
+import typer
+
+from luong.cli.demo import demo
+from luong.cli.evaluate import evaluate
+from luong.cli.init import init
+from luong.cli.train import train
+from luong.cli.translate import translate
+from luong.errors import UserError
+
+app = typer.Typer(
+    help="Train, use and look into sequence models with attention.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for verb in (init, train, translate, evaluate, demo):
+    app.command()(verb)
+
+
+def main() -> None:
+    """Run a verb; mistakes of users end in one sentence and exit code 1."""
+    logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
+    if isinstance(sys.stdout, TextIOWrapper):
+        # Letters that the terminal or the log cannot hold must not end a run.
+        sys.stdout.reconfigure(errors="replace")
+    try:
+        app()
+    except UserError as error:
+        sys.exit(f"luong: {error}")
+    except BrokenPipeError:
+        # The reader of our output has gone; Python would complain once more while it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

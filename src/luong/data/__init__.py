@@ -1,0 +1,1 @@
+"""The embedded demo corpus; see README.md for source, licence and attribution."""

@@ -1,0 +1,254 @@
+"""A model folder: settings, weights, tokenizers and a card; saved whole, loaded with checks."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import torch
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as tensors_to_bytes
+from torch import Tensor, nn
+
+from luong.config import RunConfig, parse_config
+from luong.errors import UserError
+from luong.files import write_whole
+from luong.models import Seq2Seq
+from luong.text.tokenizers import Tokenizer, load_tokenizers, save_tokenizers
+
+FORMAT = 1
+"""The version of the folder's layout; a folder of a newer one is refused."""
+
+CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """A trained model with all that using it needs.
+
+    Attributes:
+        config: The settings of the run that trained it.
+        model: The network.
+        source_tokenizer: Reads source lines.
+        target_tokenizer: Writes target lines.
+        alignment_row: "predicted" or "fed": which row of attention aligns a target token.
+        scores: What the model reached on the validation data.
+    """
+
+    config: RunConfig
+    model: Seq2Seq
+    source_tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
+    alignment_row: str = "predicted"
+    scores: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network lies."""
+        return next(self.model.parameters()).device
+
+
+def save_folder(folder: ModelFolder, path: Path) -> None:
+    """Write a model folder; each file is written whole, the settings last.
+
+    Raises:
+        UserError: The folder cannot be written.
+
+    Example:
+        >>> save_folder(folder, Path("runs/de-en"))
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{path} cannot be made: {error.strerror}.") from None
+    save_tokenizers(path, folder.source_tokenizer, folder.target_tokenizer)
+    write_whole(path / WEIGHTS, tensors_to_bytes(weights(folder.model)))
+    write_whole(path / CARD, _card(folder).encode())
+    write_settings(folder, path)
+
+
+def write_settings(folder: ModelFolder, path: Path) -> None:
+    """Write config.json alone."""
+    settings = {
+        "format": FORMAT,
+        "luong_version": version("luong"),
+        "alignment_row": folder.alignment_row,
+        "source_vocabulary_size": folder.source_tokenizer.size,
+        "target_vocabulary_size": folder.target_tokenizer.size,
+        "scores": folder.scores,
+        "run": folder.config.model_dump(mode="json", exclude_none=True),
+    }
+    write_whole(path / CONFIG, json.dumps(settings, indent=2, ensure_ascii=False).encode())
+
+
+def weights(model: nn.Module) -> dict[str, Tensor]:
+    """The parameters of a model by name, shared ones once."""
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def load_folder(path: str | Path, device: str = "cpu") -> ModelFolder:
+    """Read a model folder.
+
+    Args:
+        path: The folder that `luong train` wrote.
+        device: Where to put the network.
+
+    Raises:
+        UserError: A file is missing, cut short or does not belong to the others, the folder was
+            written by a newer version, or the device is not there.
+
+    Example:
+        >>> load_folder("runs/de-en").config.source_language
+        'de'
+    """
+    path = Path(path)
+    settings = _read_settings(path)
+    config = parse_config(settings["run"], str(path / CONFIG))
+    source_tokenizer, target_tokenizer = load_tokenizers(path)
+    sizes = (source_tokenizer.size, target_tokenizer.size)
+    expected = (settings["source_vocabulary_size"], settings["target_vocabulary_size"])
+    if sizes != expected:
+        raise UserError(
+            f"The tokenizers in {path} have {sizes} tokens, but {CONFIG} names {expected}: the "
+            "files do not belong together. Copy the whole folder again."
+        )
+    model = Seq2Seq(config.model, *sizes)
+    load_weights(model, read_tensors(path / WEIGHTS), path / WEIGHTS)
+    try:
+        model.eval().to(device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(
+            f"Device '{device}' cannot be used: {reason} Use 'cpu' or 'cuda'."
+        ) from None
+    return ModelFolder(
+        config,
+        model,
+        source_tokenizer,
+        target_tokenizer,
+        settings["alignment_row"],
+        settings["scores"],
+    )
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read a safetensors file.
+
+    Raises:
+        UserError: The file is missing or cut short.
+    """
+    try:
+        return load_tensors(path.read_bytes())
+    except FileNotFoundError:
+        raise UserError(
+            f"{path} is missing: training has not reached its first validation, or the folder "
+            "was not copied whole."
+        ) from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    except safetensors.SafetensorError as error:
+        raise UserError(
+            f"{path} is cut short or damaged ({error}). Copy it again, or train again."
+        ) from None
+
+
+def load_weights(model: nn.Module, tensors: dict[str, Tensor], source: Path) -> None:
+    """Put tensors into a model's parameters, all of them and no others.
+
+    Raises:
+        UserError: Names or shapes differ from the model's.
+    """
+    parameters = weights(model)
+    wrong = sorted(parameters.keys() ^ tensors.keys())
+    wrong += [
+        name
+        for name, parameter in parameters.items()
+        if name in tensors and tensors[name].shape != parameter.shape
+    ]
+    if wrong:
+        raise UserError(
+            f"{source} does not fit its {CONFIG}: {len(wrong)} tensors differ, {wrong[0]} among "
+            "them. The files do not belong together; copy the whole folder again."
+        )
+    for name, parameter in parameters.items():
+        parameter.copy_(tensors[name])
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    file = path / CONFIG
+    try:
+        settings: dict[str, Any] = json.loads(file.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(
+            f"{path} is not a model folder: it has no {CONFIG}. Name the folder that "
+            "`luong train` wrote."
+        ) from None
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}.") from None
+    except ValueError as error:
+        raise UserError(f"{file} is damaged: {error}. Copy the folder again.") from None
+    written = settings.get("format") if isinstance(settings, dict) else None
+    if not isinstance(written, int):
+        raise UserError(f"{file} is not the settings of a luong model: it names no format.")
+    if written > FORMAT:
+        raise UserError(
+            f"{path} was written by a newer luong ({settings.get('luong_version')}, format "
+            f"{written}); this one ({version('luong')}) reads up to format {FORMAT}. "
+            "Upgrade with: pip install --upgrade luong"
+        )
+    missing = {
+        "run",
+        "alignment_row",
+        "scores",
+        "source_vocabulary_size",
+        "target_vocabulary_size",
+    } - settings.keys()
+    if missing:
+        raise UserError(f"{file} lacks {', '.join(sorted(missing))}. Copy the folder again.")
+    return settings
+
+
+def _card(folder: ModelFolder) -> str:
+    """README.md of the folder: what the model is, how good, and how to use it."""
+    config = folder.config
+    attention = config.model.attention
+    languages = [config.data.source_language or "source", config.data.target_language or "target"]
+    scores = folder.scores
+    numbers = "".join(
+        f"| {name} | {value:.4g} |\n" for name, value in scores.items() if isinstance(value, float)
+    )
+    signatures = "".join(f"- `{line}`\n" for line in scores.get("signatures", {}).values())
+    parameters = sum(parameter.numel() for parameter in folder.model.parameters())
+    return f"""# {languages[0]} to {languages[1]}
+
+An encoder-decoder with attention, trained by [luong](https://pypi.org/project/luong)
+{version("luong")}.
+
+- {config.model.cell.upper()}, {config.model.encoder_layers} + {config.model.decoder_layers} \
+layers of {config.model.hidden_size}, {parameters:,} parameters
+- attention: `{attention.score}` score, `{attention.window}` window, `{attention.placement}` \
+placement, input feeding {"on" if attention.input_feeding else "off"}
+- tokens: {config.tokens.kind}, {folder.source_tokenizer.size:,} of the source and \
+{folder.target_tokenizer.size:,} of the target
+
+## Scores on the validation data
+
+| score | value |
+|---|---|
+{numbers}
+{signatures}
+## Use
+
+```sh
+luong translate THIS_FOLDER < in.txt > out.txt
+```
+
+```python
+import luong
+print(luong.load("THIS_FOLDER").translate("...").text)
+```
+"""

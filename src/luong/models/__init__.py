@@ -1,0 +1,5 @@
+"""Models: assemblies of layers that know no text and no files."""
+
+from luong.models.seq2seq import Seq2Seq, StepOutput
+
+__all__ = ["Seq2Seq", "StepOutput"]

@@ -1,0 +1,118 @@
+"""Recurrent cells whose inputs come in two parts: those known for all steps, and those of a step.
+
+What is known before the loop (embeddings) is projected for all steps in one product; what a step
+brings (the attentional state, the context, the layer below) is joined to the hidden state, so that
+a step of the LSTM is one product. The arithmetic is that of torch.nn.LSTMCell and GRUCell.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from typing_extensions import override
+
+from luong.models.shared_weight import SharedWeight
+
+Step = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""A step of a cell, see `Cell.loop`."""
+
+
+class Cell(nn.Module, ABC):
+    """One layer of a recurrent decoder.
+
+    Args:
+        early_size: Size of the input that is known for all steps; may be 0.
+        late_size: Size of the input that a step brings.
+        hidden_size: H.
+    """
+
+    keeps_cell: bool
+    """Whether a second state, the cell, is carried beside the hidden one."""
+
+    gates: int
+    """Blocks of H rows in the weights."""
+
+    def __init__(self, early_size: int, late_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.early_weight = nn.Parameter(torch.empty(self.gates * hidden_size, early_size))
+        self.bias = nn.Parameter(torch.empty(self.gates * hidden_size))
+
+    def project(self, early: Tensor) -> Tensor:
+        """The part of the gates that needs no loop: (..., early_size) to (..., gates * H)."""
+        return functional.linear(early, self.early_weight, self.bias)
+
+    @abstractmethod
+    def loop(self) -> Step:
+        """The step of one loop, whose weights get their gradient once after it.
+
+        Returns:
+            A function of what `project` gave for this step (B, gates * H), the late input
+            (B, late_size), the hidden state (B, H), and the cell (B, H), float32 at least, or
+            (B, 0) where none is kept; it gives the new hidden state and cell.
+        """
+
+
+class LSTMCell(Cell):
+    """Long short-term memory (Hochreiter and Schmidhuber 1997, with a forget gate)."""
+
+    keeps_cell = True
+    gates = 4
+
+    def __init__(self, early_size: int, late_size: int, hidden_size: int) -> None:
+        super().__init__(early_size, late_size, hidden_size)
+        self.late_weight = nn.Parameter(torch.empty(4 * hidden_size, late_size + hidden_size))
+
+    @override
+    def loop(self) -> Step:
+        weight = SharedWeight(self.late_weight)
+
+        def step(
+            projected: Tensor, late: Tensor, hidden: Tensor, cell: Tensor
+        ) -> tuple[Tensor, Tensor]:
+            gates = weight.product(torch.cat([late, hidden], -1), projected).to(cell.dtype)
+            entry, forget, candidate, exit_ = gates.chunk(4, -1)
+            cell = torch.sigmoid(forget) * cell + torch.sigmoid(entry) * torch.tanh(candidate)
+            return torch.sigmoid(exit_) * torch.tanh(cell), cell
+
+        return step
+
+
+class GRUCell(Cell):
+    """Gated recurrent unit (Cho 2014), with the reset gate after the product, as in torch."""
+
+    keeps_cell = False
+    gates = 3
+
+    def __init__(self, early_size: int, late_size: int, hidden_size: int) -> None:
+        super().__init__(early_size, late_size, hidden_size)
+        self.late_weight = nn.Parameter(torch.empty(3 * hidden_size, late_size))
+        self.hidden_weight = nn.Parameter(torch.empty(3 * hidden_size, hidden_size))
+        self.hidden_bias = nn.Parameter(torch.empty(3 * hidden_size))
+
+    @override
+    def loop(self) -> Step:
+        late_weight, hidden_weight = (
+            SharedWeight(self.late_weight),
+            SharedWeight(self.hidden_weight),
+        )
+
+        def step(
+            projected: Tensor, late: Tensor, hidden: Tensor, cell: Tensor
+        ) -> tuple[Tensor, Tensor]:
+            from_input = late_weight.product(late, projected).to(hidden.dtype)
+            from_hidden = hidden_weight.product(hidden).to(hidden.dtype) + self.hidden_bias
+            input_reset, input_update, input_new = from_input.chunk(3, -1)
+            hidden_reset, hidden_update, hidden_new = from_hidden.chunk(3, -1)
+            reset = torch.sigmoid(input_reset + hidden_reset)
+            update = torch.sigmoid(input_update + hidden_update)
+            new = torch.tanh(input_new + reset * hidden_new)
+            return new + update * (hidden - new), cell
+
+        return step
+
+
+CELLS: dict[str, type[Cell]] = {"lstm": LSTMCell, "gru": GRUCell}

@@ -1,0 +1,268 @@
+"""The recurrent decoder with attention: every score, window, placement and feeding combines.
+
+Equations, with h_t the state of the top layer, c_t the context of attention:
+
+    attentional state   h~_t = tanh(W_c [c_t; h_t])          (Luong 2015, equation 5)
+    placement luong     attend with h_t after the update of the recurrent layers
+    placement bahdanau  attend with h_{t-1} before it; c_t joins the input of the first layer
+    input feeding       h~_{t-1} joins the input of the first layer (Luong 2015, section 3.3)
+
+It knows no words: it takes embedded tokens and gives attentional states.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from luong.attention import Attention, AttentionOutput, Memory
+from luong.config import ModelConfig
+from luong.models.cells import CELLS, Cell, Step
+from luong.models.encoders import Encoded
+from luong.models.shared_weight import SharedWeight
+
+
+class DecoderState(NamedTuple):
+    """All that a step needs of the steps before it, batch first, an immutable value.
+
+    Attributes:
+        hidden: (rows, L, H).
+        cell: (rows, L, H) for LSTM, (rows, L, 0) for GRU.
+        attentional: h~ of the step before (rows, H).
+        position: The time step t (rows,), integers.
+    """
+
+    hidden: Tensor
+    cell: Tensor
+    attentional: Tensor
+    position: Tensor
+
+    def select(self, rows: Tensor) -> DecoderState:
+        """The state of the given rows, in their order.
+
+        Args:
+            rows: Integer indices (n,).
+        """
+        return DecoderState(*(part[rows] for part in self))
+
+    def repeat(self, times: int) -> DecoderState:
+        """Each row so many times, one beside the other."""
+        return DecoderState(*(part.repeat_interleave(times, 0) for part in self))
+
+
+class _Loop(NamedTuple):
+    """What the steps of one loop share: their weights, and the mask of the state dropout."""
+
+    cells: list[Step]
+    combine: SharedWeight
+    kept: Tensor | None
+
+
+class Bridge(nn.Module):
+    """From the encoder's final states to the decoder's first.
+
+    Layers are paired so that the top states always meet: a shallower decoder takes the upper
+    layers of the encoder, and what a deeper one has beyond them starts from the encoder's top.
+    With f the final hidden state of its partner, a layer starts from hidden = tanh(W_h f + b_h)
+    and cell = W_c f + b_c.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        top = config.encoder_layers - 1
+        below = max(0, config.encoder_layers - config.decoder_layers)
+        self.sources = [min(layer + below, top) for layer in range(config.decoder_layers)]
+        outputs = config.hidden_size * (2 if CELLS[config.cell].keeps_cell else 1)
+        self.layers = nn.ModuleList(nn.Linear(config.hidden_size, outputs) for _ in self.sources)
+        self.hidden_size = config.hidden_size
+
+    def forward(self, final: Tensor) -> DecoderState:
+        """The state before the first step, from final states (B, L, H)."""
+        pairs = zip(self.layers, self.sources, strict=True)
+        started = torch.stack([layer(final[:, source]) for layer, source in pairs], 1)
+        started = started.to(final.dtype)
+        hidden = torch.tanh(started[..., : self.hidden_size])
+        batch = len(final)
+        return DecoderState(
+            hidden,
+            started[..., self.hidden_size :],
+            final.new_zeros(batch, self.hidden_size),
+            torch.zeros(batch, dtype=torch.long, device=final.device),
+        )
+
+
+class Decoder(nn.Module):
+    """A recurrent decoder that attends to its source at every step.
+
+    Args:
+        config: Cell, sizes, layers, dropout and attention.
+
+    Example:
+        >>> decoder = Decoder(ModelConfig(embedding_size=4, hidden_size=6))
+        >>> memory, state = decoder.start(encoded, lengths)
+        >>> attentional, weights = decoder.unroll(embedded, state, memory, need_weights=True)
+        >>> state, (attentional, weights) = decoder.step(embedded[:, 0], state, memory)
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        size = config.hidden_size
+        options = config.attention
+        self.attention = Attention(
+            size,
+            size,
+            score=options.score,
+            attention_size=options.attention_size or size,
+            max_length=options.max_length,
+            window=options.window,
+            half_width=options.half_width,
+            dropout=options.dropout,
+        )
+        self.attends_first = options.placement == "bahdanau"
+        self.feeds = options.input_feeding
+        context_size = self.attention.value_size
+        late = size * self.feeds + context_size * self.attends_first
+        self.cells = nn.ModuleList(
+            CELLS[config.cell](
+                config.embedding_size if layer == 0 else 0, late if layer == 0 else size, size
+            )
+            for layer in range(config.decoder_layers)
+        )
+        self.bridge = Bridge(config)
+        self.combine = nn.Linear(context_size + size, size, bias=False)
+        self.layer_dropout = (
+            config.dropout if config.layer_dropout is None else config.layer_dropout
+        )
+        self.state_dropout = config.state_dropout
+
+    def start(self, encoded: Encoded, lengths: Tensor) -> tuple[Memory, DecoderState]:
+        """Prepare the source for attention, and the state before the first step."""
+        memory = self.attention.prepare(encoded.states, lengths=lengths)
+        return memory, self.bridge(encoded.final)
+
+    def step(
+        self, embedded: Tensor, state: DecoderState, memory: Memory
+    ) -> tuple[DecoderState, tuple[Tensor, Tensor]]:
+        """One step of some rows; pure.
+
+        Args:
+            embedded: The tokens before, embedded (rows, e). Rows are sentence-major: with K rows
+                for each of the memory's sentences, row b*K + k is beam k of sentence b.
+            state: Of the same rows.
+            memory: Of the sentences.
+
+        Returns:
+            The new state, and the attentional state (rows, H) with the weights over the whole
+            source (rows, S).
+        """
+        projected = self._first.project(embedded)
+        state, attended = self._advance(projected, state, memory, self._loop(None))
+        weights = attended.dense(memory.mask.shape[1]).flatten(0, 1)
+        return state, (state.attentional, weights)
+
+    def unroll(
+        self,
+        embedded: Tensor,
+        state: DecoderState,
+        memory: Memory,
+        *,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """All steps of a known target (teacher forcing).
+
+        Args:
+            embedded: The tokens before each step, embedded (B, T, e).
+            state: Before the first of these steps, one row a sentence.
+            memory: Of the sentences.
+            need_weights: Also give the weights over the whole source.
+
+        Returns:
+            Attentional states (B, T, H), and the weights (B, T, S) or None.
+        """
+        kept = None
+        if self.training and self.state_dropout:
+            kept = functional.dropout(torch.ones_like(state.hidden), self.state_dropout)
+        loop = self._loop(kept)
+        projected = self._first.project(embedded).unbind(1)
+        source_length = memory.mask.shape[1]
+        if not self.feeds and not self.attends_first:
+            tops, steps = [], torch.arange(len(projected), device=embedded.device)
+            positions = state.position.unsqueeze(1) + steps
+            for inputs in projected:
+                state = self._update(inputs, None, state, loop)
+                tops.append(state.hidden[:, -1])
+            top = torch.stack(tops, 1)
+            attended = self.attention(top, memory, positions=positions, need_weights=need_weights)
+            weights = attended.dense(source_length) if need_weights else None
+            combined = self._combined(attended.context.flatten(0, 1), top.flatten(0, 1), loop)
+            return combined.view_as(top), weights
+        states, rows = [], []
+        for inputs in projected:
+            state, attended = self._advance(inputs, state, memory, loop, need_weights)
+            states.append(state.attentional)
+            if need_weights:
+                rows.append(attended.dense(source_length).squeeze(1))
+        return torch.stack(states, 1), torch.stack(rows, 1) if need_weights else None
+
+    def _loop(self, kept: Tensor | None) -> _Loop:
+        cells = [cast(Cell, cell).loop() for cell in self.cells]
+        return _Loop(cells, SharedWeight(self.combine.weight), kept)
+
+    @property
+    def _first(self) -> Cell:
+        return cast(Cell, self.cells[0])
+
+    def _advance(
+        self,
+        projected: Tensor,
+        state: DecoderState,
+        memory: Memory,
+        loop: _Loop,
+        need_weights: bool = True,
+    ) -> tuple[DecoderState, AttentionOutput]:
+        """One step from the projected tokens on."""
+        sentences = memory.mask.shape[0]
+        positions = state.position.view(sentences, -1)
+
+        def attend(hidden: Tensor) -> AttentionOutput:
+            query = hidden[:, -1].view(sentences, -1, hidden.shape[-1])
+            return self.attention(query, memory, positions=positions, need_weights=need_weights)  # type: ignore[no-any-return]
+
+        if self.attends_first:
+            attended = attend(state.hidden)
+            state = self._update(projected, attended.context.flatten(0, 1), state, loop)
+        else:
+            state = self._update(projected, None, state, loop)
+            attended = attend(state.hidden)
+        context = attended.context.flatten(0, 1)
+        attentional = self._combined(context, state.hidden[:, -1], loop)
+        state = state._replace(attentional=attentional, position=state.position + 1)
+        return state, attended
+
+    def _update(
+        self, projected: Tensor, context: Tensor | None, state: DecoderState, loop: _Loop
+    ) -> DecoderState:
+        """The recurrent layers alone."""
+        fed = [state.attentional] if self.feeds else []
+        if context is not None:
+            fed.append(context)
+        late = torch.cat(fed, -1) if fed else projected.new_zeros(len(projected), 0)
+        hidden = state.hidden if loop.kept is None else state.hidden * loop.kept
+        hiddens: list[Tensor] = []
+        cells: list[Tensor] = []
+        for layer, step in enumerate(loop.cells):
+            if layer:
+                late = functional.dropout(hiddens[-1], self.layer_dropout, self.training)
+                projected = cast(Cell, self.cells[layer]).project(late[:, :0])
+            new_hidden, new_cell = step(projected, late, hidden[:, layer], state.cell[:, layer])
+            hiddens.append(new_hidden)
+            cells.append(new_cell)
+        return state._replace(hidden=torch.stack(hiddens, 1), cell=torch.stack(cells, 1))
+
+    def _combined(self, context: Tensor, hidden: Tensor, loop: _Loop) -> Tensor:
+        """h~ = tanh(W_c [c; h]) (Luong 2015, equation 5), with dropout; of rows."""
+        attentional = torch.tanh(loop.combine.product(torch.cat([context, hidden], -1)))
+        return functional.dropout(attentional.to(hidden.dtype), self.layer_dropout, self.training)

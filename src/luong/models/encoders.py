@@ -1,0 +1,106 @@
+"""Encoders: from embedded source tokens to the states that a decoder attends to."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from luong.attention import masks
+from luong.config import ModelConfig
+
+
+class Encoded(NamedTuple):
+    """A batch of encoded sources.
+
+    Attributes:
+        states: (B, S, H), in source order; positions beyond a source's length hold anything.
+        final: The state after the last token read, of each layer (B, L, H).
+    """
+
+    states: Tensor
+    final: Tensor
+
+
+class RecurrentEncoder(nn.Module):
+    """LSTM or GRU layers over the source, in one direction or both.
+
+    Padding changes nothing: the backward direction reads each row reversed within its own length,
+    so that both directions meet padding only after the last token. Nothing is packed, since
+    packed sequences skip the fast recurrent kernels.
+
+    Args:
+        config: The cell, sizes, layers, directions and dropout.
+
+    Example:
+        >>> encoder = RecurrentEncoder(ModelConfig(embedding_size=4, hidden_size=6))
+        >>> encoder(torch.randn(2, 5, 4), torch.tensor([5, 3])).states.shape
+        torch.Size([2, 5, 6])
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        directions = 2 if config.bidirectional else 1
+        size = config.hidden_size // directions
+        module = nn.LSTM if config.cell == "lstm" else nn.GRU
+        self.reverse_source = config.reverse_source
+        self.layer_dropout = _layer_dropout(config)
+        self.state_dropout = config.state_dropout
+        self.layers = nn.ModuleList(
+            nn.ModuleList(
+                module(
+                    config.embedding_size if layer == 0 else config.hidden_size,
+                    size,
+                    batch_first=True,
+                )
+                for _ in range(directions)
+            )
+            for layer in range(config.encoder_layers)
+        )
+
+    def forward(self, embedded: Tensor, lengths: Tensor) -> Encoded:
+        """Encode.
+
+        Args:
+            embedded: (B, S, e).
+            lengths: Integers (B,), 0 allowed.
+        """
+        reversal = _reversal(lengths, embedded.shape[1])
+        last = (lengths - 1).clamp(min=0).view(-1, 1, 1)
+        states = _permuted(embedded, reversal) if self.reverse_source else embedded
+        finals = []
+        for number, layer in enumerate(self.layers):
+            if number:
+                states = functional.dropout(states, self.layer_dropout, self.training)
+            outputs = []
+            for direction, recurrent in enumerate(cast(nn.ModuleList, layer)):
+                inputs = _permuted(states, reversal) if direction else states
+                output, _ = recurrent(inputs)
+                finals.append(output.take_along_dim(last, 1).squeeze(1))
+                outputs.append(_permuted(output, reversal) if direction else output)
+            states = torch.cat(outputs, -1)
+        if self.reverse_source:
+            states = _permuted(states, reversal)
+        states = states.to(embedded.dtype)
+        # The same units at every position (Gal and Ghahramani 2016).
+        units = states.new_ones(len(states), 1, states.shape[-1])
+        kept = functional.dropout(units, self.state_dropout, self.training)
+        final = torch.cat(finals, -1).view(len(states), len(self.layers), -1)
+        return Encoded(states * kept, final.to(embedded.dtype))
+
+
+def _layer_dropout(config: ModelConfig) -> float:
+    return config.dropout if config.layer_dropout is None else config.layer_dropout
+
+
+def _reversal(lengths: Tensor, size: int) -> Tensor:
+    """Positions (B, S) that reverse each row within its own length."""
+    positions = torch.arange(size, device=lengths.device)
+    reverse = lengths.unsqueeze(-1) - 1 - positions
+    return torch.where(masks.from_lengths(lengths, size), reverse, positions)
+
+
+def _permuted(states: Tensor, positions: Tensor) -> Tensor:
+    return states.take_along_dim(positions.unsqueeze(-1), 1)

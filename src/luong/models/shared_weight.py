@@ -1,0 +1,119 @@
+"""A matrix that every step of a loop multiplies by, with its gradient in one product after it.
+
+Left to autograd, each step makes a gradient as large as the matrix and adds it to the others:
+thin products, and much traffic. Here a step only notes its input and its incoming gradient; when
+the last of them has come, one product makes the gradient of the matrix. It is returned by an
+autograd function, so hooks and distributed training see it as any other.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+class SharedWeight:
+    """One matrix for the steps of one loop; make a new one for each loop.
+
+    Args:
+        weight: (outputs, inputs).
+
+    Example:
+        >>> shared = SharedWeight(linear.weight)
+        >>> for inputs in steps:
+        ...     hidden = torch.tanh(shared.product(inputs))
+    """
+
+    def __init__(self, weight: Tensor) -> None:
+        device = weight.device.type
+        narrow = torch.is_autocast_enabled(device)
+        self.dtype = torch.get_autocast_dtype(device) if narrow else weight.dtype
+        self.matrix = weight
+        self.notes = _Notes()
+        self._token: Tensor | None = None
+        # Compilers and torch.func take the plain products: they cannot see into the notes.
+        traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+        if torch.is_grad_enabled() and weight.requires_grad and not traced:
+            self.matrix = weight.detach().to(self.dtype)
+            self._token = cast(Tensor, _Gate.apply(weight, self.notes))  # type: ignore[no-untyped-call]
+
+    def product(self, inputs: Tensor, start: Tensor | None = None) -> Tensor:
+        """The product inputs W^T, plus a start (rows, outputs) if there is one.
+
+        Args:
+            inputs: (rows, inputs).
+            start: Added to the product; a bias (outputs) will not do.
+        """
+        if self._token is None:
+            if start is None:
+                return inputs @ self.matrix.t()
+            return torch.addmm(start, inputs, self.matrix.t())
+        result = _Product.apply(inputs, start, self._token, self)  # type: ignore[no-untyped-call]
+        return cast(Tensor, result)
+
+
+class _Notes:
+    """What the products of one backward pass leave for the gradient of their matrix.
+
+    An object of its own, which knows nothing of the graph: with a way back from the gate to its
+    token, the graph would be a cycle and keep its memory until the garbage collector comes.
+    """
+
+    def __init__(self) -> None:
+        self.backward_pass = -1
+        self.inputs: list[Tensor] = []
+        self.gradients: list[Tensor] = []
+
+    def add(self, inputs: Tensor, gradient: Tensor) -> None:
+        """Keep what one product contributes."""
+        # A pass that wanted no gradient of the matrix, or broke off, never came to the gate.
+        current = torch._C._current_graph_task_id()
+        if current != self.backward_pass:
+            self.backward_pass, self.inputs, self.gradients = current, [], []
+        self.inputs.append(inputs)
+        self.gradients.append(gradient)
+
+    def gradient(self) -> Tensor:
+        """The gradient of the matrix."""
+        gradient = torch.cat(self.gradients).t() @ torch.cat(self.inputs)
+        self.inputs, self.gradients = [], []
+        return gradient
+
+
+class _Gate(torch.autograd.Function):
+    """Stands for the matrix: every product depends on it, so its backward comes after theirs."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, notes: _Notes) -> Tensor:
+        ctx.notes = notes
+        return weight.new_zeros(())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor, None]:
+        return ctx.notes.gradient(), None
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, inputs: Tensor, start: Tensor | None, token: Tensor, shared: SharedWeight
+    ) -> Tensor:
+        ctx.notes, ctx.dtype, ctx.has_start = shared.notes, inputs.dtype, start is not None
+        inputs = inputs.to(shared.dtype)
+        # Saving the matrix, too, lets autograd notice if it was changed in place meanwhile.
+        ctx.save_for_backward(inputs, shared.matrix)
+        if start is None:
+            return inputs @ shared.matrix.t()
+        return torch.addmm(start.to(shared.dtype), inputs, shared.matrix.t())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, Tensor, None]:
+        inputs, matrix = ctx.saved_tensors
+        ctx.notes.add(inputs, gradient)
+        to_inputs = (gradient @ matrix).to(ctx.dtype)
+        return to_inputs, gradient if ctx.has_start else None, gradient.new_zeros(()), None

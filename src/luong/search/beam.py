@@ -1,0 +1,262 @@
+"""Beam search over a step function: batched, in tensors only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import NamedTuple, Protocol, Self, TypeVar
+
+import torch
+from torch import Tensor
+
+from luong.search.penalties import length_divisor
+from luong.text.vocabulary import BEGIN, END, PAD
+
+
+class Rows(Protocol):
+    """Values with one row per sentence; the memory of a search is such a thing."""
+
+    def select(self, rows: Tensor) -> Self:
+        """Give the same values for these rows, (n,) int64, in this order."""
+        ...
+
+
+class State(Rows, Protocol):
+    """What a step hands to the next, one row per hypothesis."""
+
+    def repeat(self, count: int) -> Self:
+        """Give every row `count` times, the copies of a row side by side."""
+        ...
+
+
+class Output(Protocol):
+    """What a step says about the next token."""
+
+    @property
+    def log_probabilities(self) -> Tensor:
+        """(rows, V), natural logarithm."""
+        ...
+
+    @property
+    def weights(self) -> Tensor:
+        """Attention over source positions, (rows, S)."""
+        ...
+
+
+StateT = TypeVar("StateT", bound=State)
+MemoryT = TypeVar("MemoryT", bound=Rows)
+Step = Callable[[Tensor, StateT, MemoryT], tuple[StateT, Output]]
+
+
+class Hypothesis(NamedTuple):
+    """One finished output of the search.
+
+    Attributes:
+        ids: Tokens, without the end symbol.
+        score: Log-probability, the end symbol included, after length normalisation.
+        log_probability: The same before it.
+        attention: (len(ids) + 1, S); row t is the step that predicted token t, the last row the
+            step that predicted the end symbol.
+    """
+
+    ids: list[int]
+    score: float
+    log_probability: float
+    attention: Tensor
+
+
+class _Finished(NamedTuple):
+    """Ended hypotheses, best first, (sentences, K); a free place has score -inf."""
+
+    scores: Tensor
+    log_probabilities: Tensor
+    lengths: Tensor  # tokens before the end symbol
+    beams: Tensor  # the beam that the end symbol followed
+
+
+class _Step(NamedTuple):
+    """What is kept of a step to trace hypotheses back."""
+
+    sentences: Tensor  # (n,), ascending
+    tokens: Tensor  # (n, K): what each beam was continued with
+    parents: Tensor  # (n, K): the beam that it continues
+    weights: Tensor  # (n, K, S): attention of the beams before they were continued
+
+
+def beam_search(
+    step: Step[StateT, MemoryT],
+    state: StateT,
+    memory: MemoryT,
+    *,
+    beam_size: int,
+    max_lengths: Tensor,
+    n_best: int = 1,
+    normalization: str = "average",
+    alpha: float = 1.0,
+) -> list[list[Hypothesis]]:
+    """Find the most probable outputs of a batch of sentences.
+
+    Each sentence keeps `beam_size` unfinished hypotheses. Of the best 2 * beam_size
+    continuations by log-probability, those that end and rank within the first `beam_size` are
+    finished, and the best `beam_size` that do not end go on. A sentence leaves the batch once it
+    has `beam_size` finished hypotheses and the score of its best unfinished one, normalised for
+    its length so far, is not above that of the best finished one. Width 1 is greedy search. Equal
+    scores go to the earlier beam, then to the lower token id.
+
+    Args:
+        step: `step(tokens, state, memory) -> (state, output)` without side effects; tokens (rows,)
+            int64 with rows = sentences * beam_size, sentence by sentence; output has
+            `log_probabilities` (rows, V) and `weights` (rows, S).
+        state: The state before the first token, one row per sentence; has `select` and `repeat`.
+        memory: What the state attends to, one row per sentence; has `select`.
+        beam_size: K, the hypotheses kept per sentence.
+        max_lengths: Most tokens of each output, the end symbol not counted, (B,) int64, on the
+            device of the state. A hypothesis that has so many is continued with the end symbol.
+        n_best: How many of the finished hypotheses to give; the search does not depend on it.
+        normalization: "average", "gnmt" or "none", see `length_divisor`.
+        alpha: The strength of the normalisation.
+
+    Returns:
+        For each sentence up to n_best distinct hypotheses, best first; fewer where fewer have a
+        probability above 0, none where the log-probabilities are NaN.
+
+    Raises:
+        ValueError: n_best is not between 1 and beam_size, or the normalisation is unknown.
+
+    Example:
+        >>> memory, state = model.encode(source, lengths)
+        >>> found = beam_search(model.step, state, memory, beam_size=5, max_lengths=2 * lengths)
+        >>> found[0][0].ids
+        [17, 4, 52]
+    """
+    if beam_size < 1:
+        raise ValueError(f"beam_size must be 1 or more, not {beam_size}")
+    if not 1 <= n_best <= beam_size:
+        raise ValueError(f"n_best must lie between 1 and beam_size ({beam_size}), not {n_best}")
+    length_divisor(normalization, 1, alpha)
+
+    device, count = max_lengths.device, len(max_lengths)
+    sentences = torch.arange(count, device=device)
+    scores = torch.full((count, beam_size), -inf, device=device)
+    scores[:, 0] = 0.0  # the beams start alike: all but one are dead until they differ
+    tokens = torch.full((count * beam_size,), BEGIN, device=device)
+    nowhere = torch.zeros((count, beam_size), dtype=torch.int64, device=device)
+    finished = _Finished(torch.full_like(scores, -inf), scores.clone(), nowhere, nowhere.clone())
+    history: list[_Step] = []
+    state = state.repeat(beam_size)
+
+    while len(sentences):
+        length = len(history)
+        state, output = step(tokens, state, memory)
+        full = max_lengths[sentences] <= length
+        continuations = _continuations(scores, output.log_probabilities, full)
+        values, beams, symbols = _best(continuations, 2 * beam_size)
+
+        divisor = length_divisor(normalization, length + 1, alpha)
+        ended = torch.where(symbols == END, values, -inf)[:, :beam_size]
+        _finish(finished, sentences, ended, beams[:, :beam_size], length, divisor)
+
+        going = (symbols == END).to(torch.int8).sort(dim=1, stable=True).indices[:, :beam_size]
+        scores, parents, chosen = (x.gather(1, going) for x in (values, beams, symbols))
+        weights = output.weights.reshape(len(sentences), beam_size, -1)
+        history.append(_Step(sentences, chosen, parents, weights))
+
+        # A model with few tokens soon has K poor ends: go on while the best may be still to come.
+        best, worst = finished.scores[sentences][:, [0, -1]].unbind(1)
+        ahead = scores[:, 0] / divisor > best
+        live = (scores[:, 0] > -inf) & ((worst == -inf) | ahead)
+        kept = live.nonzero()[:, 0]
+        if not len(kept):
+            break
+        if len(kept) < len(sentences):
+            sentences, scores, memory = sentences[kept], scores[kept], memory.select(kept)
+        tokens = chosen[kept].flatten()
+        state = state.select((kept[:, None] * beam_size + parents[kept]).flatten())
+    return _trace(history, finished, n_best)
+
+
+def _continuations(scores: Tensor, log_probabilities: Tensor, full: Tensor) -> Tensor:
+    """Score every beam (n, K) continued with every token: (n, K, V), what may not be is -inf."""
+    values = scores[:, :, None] + log_probabilities.float().view(*scores.shape, -1)
+    # A NaN compares as the greatest value: it must lose, or it would fill the beams for good.
+    values.nan_to_num_(nan=-inf, posinf=-inf, neginf=-inf)
+    values[:, :, [PAD, BEGIN]] = -inf
+    open_end = values[:, :, END].clone()
+    values.masked_fill_(full[:, None, None], -inf)
+    values[:, :, END] = open_end
+    return values
+
+
+def _best(values: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Give the `count` best of (n, K, V), best first: their values, beams and tokens."""
+    flat = values.flatten(1)
+    top, places = flat.topk(min(count + 1, flat.shape[1]), dim=1)
+    if top.shape[1] > count:
+        # topk takes any of several equal values: where they straddle the border, sort instead.
+        border = (top[:, count - 1] == top[:, count]) & (top[:, count] > -inf)
+        tied = border.nonzero()[:, 0]
+        if len(tied):
+            ranked = flat[tied].sort(dim=1, descending=True, stable=True).indices
+            places[tied] = ranked[:, : count + 1]
+    places = places[:, :count].sort(dim=1).values
+    top, order = flat.gather(1, places).sort(dim=1, descending=True, stable=True)
+    places = places.gather(1, order)
+    return top, places // values.shape[2], places % values.shape[2]
+
+
+def _finish(
+    finished: _Finished,
+    sentences: Tensor,
+    log_probabilities: Tensor,
+    beams: Tensor,
+    length: int,
+    divisor: float,
+) -> None:
+    """Put hypotheses that ended now among the finished ones, and keep the best, in place."""
+    ended = _Finished(
+        log_probabilities / divisor, log_probabilities, torch.full_like(beams, length), beams
+    )
+    both = [
+        torch.cat((old[sentences], new), dim=1) for old, new in zip(finished, ended, strict=True)
+    ]
+    order = both[0].sort(dim=1, descending=True, stable=True).indices[:, : beams.shape[1]]
+    for old, merged in zip(finished, both, strict=True):
+        old[sentences] = merged.gather(1, order)
+
+
+def _trace(history: list[_Step], finished: _Finished, n_best: int) -> list[list[Hypothesis]]:
+    """Follow the best finished hypotheses from their ends to their first tokens."""
+    hypotheses: list[list[Hypothesis]] = [[] for _ in range(len(finished.scores))]
+    places = (finished.scores[:, :n_best] > -inf).nonzero(as_tuple=True)
+    if not len(places[0]):
+        return hypotheses
+    sentence, (scores, log_probabilities, lengths, beams) = (
+        places[0],
+        (field[places] for field in finished),
+    )
+    ids = torch.zeros((len(sentence), len(history)), dtype=torch.int64, device=sentence.device)
+    source_length = history[0].weights.shape[2]
+    attention = history[0].weights.new_zeros((*ids.shape, source_length))
+    for time in range(len(history) - 1, -1, -1):
+        step = history[time]
+        longer = (lengths > time).nonzero()[:, 0]
+        slots = torch.searchsorted(step.sentences, sentence[longer])
+        ids[longer, time] = step.tokens[slots, beams[longer]]
+        beams[longer] = step.parents[slots, beams[longer]]
+        reached = (lengths >= time).nonzero()[:, 0]
+        slots = torch.searchsorted(step.sentences, sentence[reached])
+        attention[reached, time] = step.weights[slots, beams[reached]]
+    for row, (index, length, score, log_probability, tokens) in enumerate(
+        zip(
+            sentence.tolist(),
+            lengths.tolist(),
+            scores.tolist(),
+            log_probabilities.tolist(),
+            ids.tolist(),
+            strict=True,
+        )
+    ):
+        hypotheses[index].append(
+            Hypothesis(tokens[:length], score, log_probability, attention[row, : length + 1])
+        )
+    return hypotheses

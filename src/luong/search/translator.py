@@ -1,0 +1,353 @@
+"""Translating lines of text with a trained model: one output per line, whatever the line is."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple, Protocol, Unpack, overload
+
+import torch
+from torch import Tensor, nn
+
+from luong.errors import UserError
+from luong.search.beam import Hypothesis, beam_search
+from luong.search.links import aligned_rows, word_links
+from luong.search.settings import SearchOptions, SearchSettings
+from luong.search.translation import Translation
+from luong.text.tokenizers import Tokenizer
+from luong.text.vocabulary import END, PAD, SPECIAL_TOKENS, UNKNOWN
+
+logger = logging.getLogger("luong")
+
+_BATCHES_AHEAD = 64  # lines are read and sorted by length in chunks of so many batches
+_CHUNK_CELLS = 2**25  # and a chunk's attention holds at most about so many numbers
+_BATCH_POSITIONS = 64  # source positions of a batch, padding counted, per sentence of its size
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_LINE_BREAK = re.compile("[\r\n]")
+
+
+class SearchModel(Protocol):
+    """The encoder-decoder that a `Translator` drives."""
+
+    def encode(self, source: Tensor, lengths: Tensor) -> tuple[Any, Any]:
+        """Read sources (B, S), each ending with END, into (memory, state)."""
+        ...
+
+    def step(self, tokens: Tensor, state: Any, memory: Any) -> tuple[Any, Any]:
+        """Predict the next tokens, see `beam_search`."""
+        ...
+
+    def modules(self) -> Iterator[nn.Module]:
+        """All layers, to put them in evaluation mode."""
+        ...
+
+
+class TrainedModel(Protocol):
+    """What a `Translator` needs of a model folder."""
+
+    @property
+    def model(self) -> SearchModel:
+        """The network."""
+        ...
+
+    @property
+    def source_tokenizer(self) -> Tokenizer:
+        """Reads the source lines."""
+        ...
+
+    @property
+    def target_tokenizer(self) -> Tokenizer:
+        """Writes the translations."""
+        ...
+
+    @property
+    def alignment_row(self) -> str:
+        """Which row of attention aligns a token, see `aligned_rows`."""
+        ...
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network lies."""
+        ...
+
+
+class _Source(NamedTuple):
+    line: str
+    ids: list[int]
+    spans: list[tuple[int, int]]
+    cut: bool
+
+
+class Translator:
+    """Translates lines with a model folder.
+
+    Results keep the order of the lines, one for each line, whatever the batch size. Blank lines,
+    and lines without a single token, are not shown to the model and become empty translations.
+
+    Args:
+        folder: A loaded model folder, or anything with its `model`, `source_tokenizer`,
+            `target_tokenizer`, `alignment_row` and `device`.
+
+    Example:
+        >>> translator = Translator(load_folder("runs/de-en"))
+        >>> translator.translate("ein Hund").text
+        'a dog'
+    """
+
+    def __init__(self, folder: TrainedModel) -> None:
+        self.folder = folder
+
+    @overload
+    def translate(  # type: ignore[overload-overlap]
+        self, text: str, *, n_best: Literal[1] = 1, **options: Unpack[SearchOptions]
+    ) -> Translation: ...
+    @overload
+    def translate(
+        self, text: str, *, n_best: int, **options: Unpack[SearchOptions]
+    ) -> list[Translation]: ...
+    @overload
+    def translate(  # type: ignore[overload-overlap]
+        self, text: list[str], *, n_best: Literal[1] = 1, **options: Unpack[SearchOptions]
+    ) -> list[Translation]: ...
+    @overload
+    def translate(
+        self, text: list[str], *, n_best: int, **options: Unpack[SearchOptions]
+    ) -> list[list[Translation]]: ...
+    def translate(
+        self, text: str | list[str], *, n_best: int = 1, **options: Unpack[SearchOptions]
+    ) -> Translation | list[Translation] | list[list[Translation]]:
+        """Translate a line, or a list of lines.
+
+        Args:
+            text: A line, or lines.
+            n_best: Translations per line.
+            options: See `SearchSettings`: beam_size=5, batch_size=64, max_length_ratio=2.0,
+                max_length_offset=10, max_source_length=1000, normalization="average", alpha=1.0,
+                replace_unknown=True.
+
+        Returns:
+            For a line its `Translation`; with n_best > 1 a list of them, best first (fewer where
+            the search found fewer, one for a blank line). For a list, a list of those.
+
+        Raises:
+            TypeError: An option is unknown.
+            ValueError: An option is out of range.
+            UserError: The model gives NaN, or one sentence alone does not fit in memory.
+
+        Example:
+            >>> [t.text for t in translator.translate("ein Hund", n_best=2)]
+            ['a dog', 'one dog']
+        """
+        lines = [text] if isinstance(text, str) else text
+        found = list(self._stream(lines, SearchSettings(n_best=n_best, **options)))
+        results = [group[0] for group in found] if n_best == 1 else found
+        return results[0] if isinstance(text, str) else results
+
+    @overload
+    def translate_lines(  # type: ignore[overload-overlap]
+        self, lines: Iterable[str], *, n_best: Literal[1] = 1, **options: Unpack[SearchOptions]
+    ) -> Iterator[Translation]: ...
+    @overload
+    def translate_lines(
+        self, lines: Iterable[str], *, n_best: int, **options: Unpack[SearchOptions]
+    ) -> Iterator[list[Translation]]: ...
+    def translate_lines(
+        self, lines: Iterable[str], *, n_best: int = 1, **options: Unpack[SearchOptions]
+    ) -> Iterator[Translation] | Iterator[list[Translation]]:
+        """Translate a stream of any length in bounded memory.
+
+        Lines are read some thousands ahead, so that lines of like length can share a batch. Lines
+        that had to be cut are counted in one warning at the end.
+
+        Args:
+            lines: Lines, with or without their line breaks; an open file will do.
+            n_best: Translations per line.
+            options: As for `translate`.
+
+        Returns:
+            An iterator with one item for each line, in order, as `translate` gives for a line.
+
+        Raises:
+            TypeError, ValueError, UserError: As `translate`.
+
+        Example:
+            >>> with open("test.de", encoding="utf-8") as file:
+            ...     for translation in translator.translate_lines(file):
+            ...         print(translation.text)
+        """
+        found = self._stream(lines, SearchSettings(n_best=n_best, **options))
+        return (group[0] for group in found) if n_best == 1 else found
+
+    def _stream(
+        self, lines: Iterable[str], settings: SearchSettings
+    ) -> Iterator[list[Translation]]:
+        """Translate chunk by chunk; each line gives a list of translations, best first."""
+        chunk: list[_Source] = []
+        cells = cut = 0
+        try:
+            for line in lines:
+                source = self._read(line, settings.max_source_length)
+                cut += source.cut
+                chunk.append(source)
+                length = len(source.ids)
+                cells += settings.n_best * length * settings.max_length(length)
+                if len(chunk) >= _BATCHES_AHEAD * settings.sentences or cells >= _CHUNK_CELLS:
+                    yield from self._translate_chunk(chunk, settings)
+                    chunk, cells = [], 0
+            yield from self._translate_chunk(chunk, settings)
+        finally:
+            if cut:
+                logger.warning(
+                    "%d source line%s had more than %d tokens and %s cut to that length. Raise "
+                    "max_source_length, or split long lines into sentences.",
+                    *(cut, "" if cut == 1 else "s"),
+                    *(settings.max_source_length, "was" if cut == 1 else "were"),
+                )
+
+    def _read(self, line: str, max_length: int) -> _Source:
+        """Tokenise a line; one that is not to be shown to the model has no ids."""
+        line = _LONE_SURROGATE.sub("\ufffd", line.removesuffix("\n").removesuffix("\r"))
+        if not line.strip():
+            return _Source(line, [], [], cut=False)
+        ids, spans = self.folder.source_tokenizer.encode(line)
+        return _Source(line, ids[:max_length], spans[:max_length], cut=len(ids) > max_length)
+
+    def _translate_chunk(
+        self, chunk: list[_Source], settings: SearchSettings
+    ) -> list[list[Translation]]:
+        """Translate lines in batches of like length, and put the results in their order."""
+        results = [[_blank(source)] for source in chunk]
+        for batch in _batches([len(source.ids) for source in chunk], settings.sentences):
+            found = self._translate_batch([chunk[place] for place in batch], settings)
+            for place, translations in zip(batch, found, strict=True):
+                results[place] = translations
+        return results
+
+    def _translate_batch(
+        self, batch: list[_Source], settings: SearchSettings
+    ) -> list[list[Translation]]:
+        """Translate a batch; one that does not fit in memory is split in two."""
+        try:
+            found = self._search(batch, settings)
+        except torch.OutOfMemoryError:
+            found = None  # split outside of the handler: the error keeps the tensors alive
+        if found is None:
+            if len(batch) == 1:
+                raise UserError(
+                    f"A line of {len(batch[0].ids)} tokens does not fit in the memory of "
+                    f"{self.folder.device}. Lower max_source_length or beam_size."
+                )
+            middle = len(batch) // 2
+            first = self._translate_batch(batch[:middle], settings)
+            return first + self._translate_batch(batch[middle:], settings)
+        if not all(found):
+            raise UserError(
+                "The model gives no numbers (NaN) as probabilities: its training has diverged. "
+                "Train anew with a lower learning rate."
+            )
+        return [
+            [self._translation(source, hypothesis, settings) for hypothesis in hypotheses]
+            for source, hypotheses in zip(batch, found, strict=True)
+        ]
+
+    def _search(self, batch: list[_Source], settings: SearchSettings) -> list[list[Hypothesis]]:
+        """Run the beam search over one padded batch."""
+        model, device = self.folder.model, torch.device(self.folder.device)
+        lengths = [len(source.ids) for source in batch]
+        padded = torch.full((len(batch), max(lengths) + 1), PAD, dtype=torch.int64)
+        for row, source in enumerate(batch):
+            padded[row, : lengths[row] + 1] = torch.tensor([*source.ids, END])
+        limits = torch.tensor([settings.max_length(length) for length in lengths])
+        with torch.inference_mode(), torch.autocast(device.type, enabled=False), _evaluating(model):
+            memory, state = model.encode(padded.to(device), torch.tensor(lengths).to(device) + 1)
+            return beam_search(
+                model.step,
+                state,
+                memory,
+                beam_size=settings.beam_size,
+                max_lengths=limits.to(device),
+                n_best=settings.n_best,
+                normalization=settings.normalization,
+                alpha=settings.alpha,
+            )
+
+    def _translation(
+        self, source: _Source, hypothesis: Hypothesis, settings: SearchSettings
+    ) -> Translation:
+        """Turn token ids and attention into text, tokens and word links."""
+        columns = len(source.ids) + 1
+        rows = aligned_rows(hypothesis.attention[:, :columns], self.folder.alignment_row)
+        attention = rows.to("cpu", torch.float32, copy=True)
+        copied = _copies(hypothesis.ids, attention, source) if settings.replace_unknown else {}
+        target = self.folder.target_tokenizer
+        text, spans = target.decode_spans(hypothesis.ids, copied)
+        text = _LINE_BREAK.sub(" ", text)
+        tokens = target.tokens(hypothesis.ids)
+        for place, raw in copied.items():
+            tokens[place] = raw
+        source_tokens = self.folder.source_tokenizer.tokens(source.ids)
+        for place, (start, end) in enumerate(source.spans):
+            if source.ids[place] == UNKNOWN:
+                source_tokens[place] = source.line[start:end]
+        return Translation(
+            source=source.line,
+            text=text,
+            score=hypothesis.score,
+            tokens=tokens,
+            source_tokens=[*source_tokens, SPECIAL_TOKENS[END]],
+            attention=attention,
+            alignment=word_links(attention, source.line, source.spans, text, spans),
+        )
+
+
+def _blank(source: _Source) -> Translation:
+    """The translation of a line that is not shown to the model."""
+    return Translation(source.line, "", 0.0, [], [], torch.zeros(0, 0), [])
+
+
+def _batches(lengths: list[int], size: int) -> Iterator[list[int]]:
+    """Group the places of lines that have tokens, longest first, so that batches fit in memory."""
+    batch: list[int] = []
+    for place in sorted(
+        filter(lengths.__getitem__, range(len(lengths))), key=lambda x: -lengths[x]
+    ):
+        longest = lengths[batch[0]] if batch else 0
+        if len(batch) == size or (len(batch) + 1) * longest > size * _BATCH_POSITIONS:
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
+
+
+def _copies(ids: list[int], attention: Tensor, source: _Source) -> dict[int, str]:
+    """The raw source token for each unknown target token, by its position."""
+    unknown = [place for place, token in enumerate(ids) if token == UNKNOWN]
+    raw = [source.line[start:end].strip(" ") for start, end in source.spans]
+    candidates = [place for place, word in enumerate(raw) if word]
+    if not unknown or not candidates:
+        return {}
+    weights = attention[unknown][:, candidates]
+    best = weights.max(dim=1)
+    return {
+        place: raw[candidates[column]]
+        for place, column, weight in zip(
+            unknown, best.indices.tolist(), best.values.tolist(), strict=True
+        )
+        if weight > 0
+    }
+
+
+@contextmanager
+def _evaluating(model: SearchModel) -> Iterator[None]:
+    """Put layers that are in training mode in evaluation mode for a while."""
+    training = [module for module in model.modules() if module.training]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True

@@ -1,0 +1,1 @@
+"""Text and its numbers: corpora, vocabularies, tokenizers, data sets and batches."""

@@ -1,0 +1,242 @@
+"""Batches of pairs: planned by length, padded, and loaded ahead of the model."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from luong.text.dataset import Dataset
+from luong.text.vocabulary import BEGIN, END, PAD
+
+_SOURCE_BUDGET = 4
+"""Padded source positions of a batch, as a multiple of its padded target positions."""
+
+# Wide steps pad targets more and sources less; which is best depends on how many batches there
+# are and how closely the lengths of both sides agree.
+_LENGTH_STEPS = (1.05, 1.15, 1.3)
+
+
+class Batch(NamedTuple):
+    """Pairs as padded ids, teacher forcing prepared; B pairs, S and T the longest sides."""
+
+    source: Tensor
+    """(B, S) int64: tokens, `END`, then `PAD`."""
+    source_lengths: Tensor
+    """(B,) int64: source tokens, `END` counted."""
+    target_input: Tensor
+    """(B, T) int64: `BEGIN`, tokens, then `PAD`."""
+    target_output: Tensor
+    """(B, T) int64: tokens, `END`, then `PAD`."""
+    indices: Tensor
+    """(B,) int64: the line numbers of the corpus, from 0 on."""
+
+    @property
+    def source_tokens(self) -> int:
+        """Source tokens of all pairs, end symbols counted, padding not."""
+        return int(self.source_lengths.sum())
+
+    @property
+    def target_tokens(self) -> int:
+        """Target tokens of all pairs, end symbols counted, padding not."""
+        return int((self.target_output != PAD).sum())
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same batch on a device."""
+        return Batch(*(tensor.to(device, non_blocking=True) for tensor in self))
+
+
+def plan(
+    source_lengths: npt.NDArray[np.integer],
+    target_lengths: npt.NDArray[np.integer],
+    *,
+    batch_tokens: int,
+    seed: int,
+    epoch: int,
+) -> list[npt.NDArray[np.int64]]:
+    """Group pairs of like length into batches, in random order.
+
+    Pairs are sorted by target length in coarse steps, then by source length; ties are random. A
+    batch takes the next pairs while its padded target positions are at most `batch_tokens` and
+    its padded source positions at most four times that; a pair beyond these is a batch of its
+    own. Of a few widths of the steps, the one that pads least is taken.
+
+    Args:
+        source_lengths: (N,) source tokens of each pair, end symbol counted.
+        target_lengths: (N,) target tokens of each pair, end symbol counted.
+        batch_tokens: Padded target positions of a batch, at most.
+        seed: Seed of the run.
+        epoch: The epoch; the plan is a function of the arguments alone.
+
+    Returns:
+        For each batch, positions of its pairs in the arrays; each pair is in one batch.
+
+    Example:
+        >>> plan(np.array([3, 4]), np.array([2, 9]), batch_tokens=9, seed=1, epoch=0)
+        [array([0]), array([1])]
+    """
+    random = np.random.default_rng([seed, epoch])
+    targets = target_lengths.astype(np.int64)
+    sources = source_lengths.astype(np.int64)
+    ties = random.permutation(len(targets))
+    plans = []
+    for step in _LENGTH_STEPS:
+        _, bucket = np.unique(np.log(targets) // np.log(step), return_inverse=True)
+        # Sources rise in one bucket and fall in the next: a batch that spans two buckets then
+        # holds neighbours on both sides.
+        rising_or_falling = np.where(bucket % 2, -sources, sources)
+        order = np.lexsort((ties, targets, rising_or_falling, bucket))
+        plans.append(_cut(order, sources[order], targets[order], batch_tokens))
+    _, batches = min(plans, key=lambda positions_and_batches: positions_and_batches[0])
+    return [batches[index] for index in random.permutation(len(batches))]
+
+
+def _cut(
+    order: npt.NDArray[np.int64],
+    sources: npt.NDArray[np.int64],
+    targets: npt.NDArray[np.int64],
+    batch_tokens: int,
+) -> tuple[int, list[npt.NDArray[np.int64]]]:
+    """Cut ordered pairs into the largest batches allowed; padded positions, and the batches."""
+    batches = []
+    positions = start = 0
+    while start < len(order):
+        # No batch that starts here can hold more pairs than this.
+        near = slice(start, start + max(1, batch_tokens // int(targets[start])))
+        sizes = np.arange(1, len(targets[near]) + 1)
+        target_positions = sizes * np.maximum.accumulate(targets[near])
+        source_positions = sizes * np.maximum.accumulate(sources[near])
+        fits = target_positions <= batch_tokens
+        fits &= source_positions <= _SOURCE_BUDGET * batch_tokens
+        # Both counts grow with every pair, so those that fit come first.
+        size = max(1, int(np.count_nonzero(fits)))
+        positions += int(target_positions[size - 1] + source_positions[size - 1])
+        batches.append(order[start : start + size])
+        start += size
+    return positions, batches
+
+
+def collate(dataset: Dataset, positions: Sequence[int] | npt.NDArray[np.integer]) -> Batch:
+    """Read, tokenise and pad pairs of a data set.
+
+    Args:
+        dataset: The data set.
+        positions: Positions in the data set, as `plan` gives them.
+    """
+    lines = [int(dataset.lines[position]) for position in positions]
+    pairs = [dataset.corpus[line] for line in lines]
+    sources = [dataset.source_tokenizer.encode(source).ids for source, _ in pairs]
+    targets = [dataset.target_tokenizer.encode(target).ids for _, target in pairs]
+    return Batch(
+        source=_pad([[*ids, END] for ids in sources]),
+        source_lengths=torch.tensor([len(ids) + 1 for ids in sources]),
+        target_input=_pad([[BEGIN, *ids] for ids in targets]),
+        target_output=_pad([[*ids, END] for ids in targets]),
+        indices=torch.tensor(lines),
+    )
+
+
+def _pad(rows: list[list[int]]) -> Tensor:
+    width = max(map(len, rows))
+    # One array at once: a tensor for each row costs more than the tokenising.
+    padded = np.array([row + [PAD] * (width - len(row)) for row in rows], np.int64)
+    return torch.from_numpy(padded)
+
+
+class BatchLoader:
+    """Iterates over the batches of a plan while a thread prepares the next ones.
+
+    Use it in a `with` block, or close it; the thread stops at the end of the plan, too. An
+    error in the thread is raised from the iteration.
+
+    Args:
+        dataset: The data set.
+        batches: The plan of its batches.
+        position: The first batch of the plan to load.
+        prefetch: The most batches that wait for the model.
+
+    Attributes:
+        waited: Seconds that the iteration has waited for batches.
+
+    Example:
+        >>> with BatchLoader(dataset, plan(...)) as batches:
+        ...     for batch in batches:
+        ...         train(batch)
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        batches: Sequence[npt.NDArray[np.int64]],
+        position: int = 0,
+        prefetch: int = 4,
+    ) -> None:
+        if not 0 <= position <= len(batches):
+            raise ValueError(f"position {position} is not in a plan of {len(batches)} batches")
+        self.waited = 0.0
+        self._dataset = dataset
+        self._batches = batches[position:]
+        self._ready: queue.Queue[Batch | BaseException | None] = queue.Queue(prefetch)
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._prepare, name="batches", daemon=True)
+        self._thread.start()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Batch:
+        if self._closed.is_set():
+            raise StopIteration
+        start = time.perf_counter()
+        ready = self._ready.get()
+        self.waited += time.perf_counter() - start
+        if isinstance(ready, Batch):
+            return ready
+        self.close()
+        if ready is None:
+            raise StopIteration
+        raise ready
+
+    def close(self) -> None:
+        """Stop the thread and wait until it has ended."""
+        self._closed.set()
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _prepare(self) -> None:
+        last: BaseException | None = None
+        try:
+            for positions in self._batches:
+                if not self._put(collate(self._dataset, positions)):
+                    return
+        except BaseException as error:
+            last = error
+        self._put(last)
+
+    def _put(self, ready: Batch | BaseException | None) -> bool:
+        """Hand over what is ready; False if nobody wants it any more."""
+        while not self._closed.is_set():
+            try:
+                self._ready.put(ready, timeout=0.05)
+                return True
+            except queue.Full:
+                continue
+        return False

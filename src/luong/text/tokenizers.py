@@ -1,0 +1,148 @@
+"""The tokenizers of a translator: learning, saving and loading the two sides."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from itertools import chain
+from pathlib import Path
+
+from luong.config import TokensConfig
+from luong.errors import UserError
+from luong.text.characters import CharacterTokenizer
+from luong.text.encoding import Encoding, Span, Tokenizer
+from luong.text.subwords import SubwordTokenizer
+from luong.text.vocabulary import Vocabulary
+from luong.text.words import WordTokenizer
+
+__all__ = [
+    "CharacterTokenizer",
+    "Encoding",
+    "Span",
+    "SubwordTokenizer",
+    "Tokenizer",
+    "WordTokenizer",
+    "load_tokenizer",
+    "load_tokenizers",
+    "save_tokenizers",
+    "train_tokenizers",
+]
+
+Lines = Callable[[], Iterable[str]]
+"""Starts a new pass over the lines of a text."""
+
+SHARED, SOURCE, TARGET = "tokenizer", "source", "target"
+"""The names, without ending, of tokenizer files in a folder."""
+
+
+def train_tokenizers(
+    tokens: TokensConfig, source_lines: Lines, target_lines: Lines
+) -> tuple[Tokenizer, Tokenizer]:
+    """Learn the tokenizers of both sides.
+
+    Args:
+        tokens: The kind, the size, and whether both sides share one vocabulary.
+        source_lines: Gives the source side of the corpus, anew with each call.
+        target_lines: Gives the target side.
+
+    Returns:
+        The source's and the target's tokenizer; one object twice if they are shared.
+
+    Raises:
+        UserError: There is no text to learn from, or the vocabulary cannot hold its characters.
+
+    Example:
+        >>> source, target = train_tokenizers(
+        ...     config.tokens, corpus.source_lines, corpus.target_lines
+        ... )
+    """
+    if tokens.shared:
+        shared = _train(tokens, chain(source_lines(), target_lines()), "corpus")
+        return shared, shared
+    return (
+        _train(tokens, source_lines(), "source side of the corpus"),
+        _train(tokens, target_lines(), "target side of the corpus"),
+    )
+
+
+def _train(tokens: TokensConfig, lines: Iterable[str], name: str) -> Tokenizer:
+    """One tokenizer from one stream of lines."""
+    written = (line for line in lines if line and not line.isspace())
+    first = next(written, None)
+    if first is None:
+        raise UserError(f"The {name} has only blank lines: there is no text to learn tokens from.")
+    text = chain([first], written)
+    if tokens.kind == "word":
+        return WordTokenizer.train(text, tokens.vocabulary_size, tokens.minimum_count)
+    if tokens.kind == "character":
+        return CharacterTokenizer.train(text, tokens.vocabulary_size, tokens.minimum_count)
+    return SubwordTokenizer.train(text, tokens.vocabulary_size, tokens.algorithm)
+
+
+def save_tokenizers(folder: Path, source: Tokenizer, target: Tokenizer) -> None:
+    """Write both tokenizers into a folder, each file whole.
+
+    A shared tokenizer is `tokenizer.json` or `.model`; others are `source.*` and `target.*`.
+    Tokenizer files that another kind left there are removed.
+
+    Raises:
+        UserError: A file cannot be written.
+    """
+    named = {SHARED: source} if source is target else {SOURCE: source, TARGET: target}
+    for name, tokenizer in named.items():
+        tokenizer.save(folder, name)
+    for name in (SHARED, SOURCE, TARGET):
+        for ending in (".json", ".model"):
+            is_subword = ending == ".model"
+            if name not in named or is_subword != (named[name].kind == "subword"):
+                (folder / f"{name}{ending}").unlink(missing_ok=True)
+
+
+def load_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
+    """Read the tokenizers that `save_tokenizers` wrote.
+
+    Returns:
+        The source's and the target's tokenizer; one object twice if they are shared.
+
+    Raises:
+        UserError: A file is missing or cannot be read.
+    """
+    if any((folder / f"{SHARED}{ending}").exists() for ending in (".json", ".model")):
+        shared = load_tokenizer(folder, SHARED)
+        return shared, shared
+    return load_tokenizer(folder, SOURCE), load_tokenizer(folder, TARGET)
+
+
+def load_tokenizer(folder: Path, name: str) -> Tokenizer:
+    """Read the tokenizer that `Tokenizer.save` wrote under a name.
+
+    Raises:
+        UserError: The file is missing, cut short, or of something else.
+    """
+    path = folder / f"{name}.model"
+    if not path.exists():
+        path = folder / f"{name}.json"
+    try:
+        data = path.read_bytes()
+        if path.suffix == ".model":
+            return SubwordTokenizer(data)
+        document = json.loads(data)
+        if not isinstance(document, dict):
+            raise ValueError("expected an object")
+        vocabulary = Vocabulary.from_json(document.get("tokens"))
+        if document.get("kind") == WordTokenizer.kind:
+            return WordTokenizer(vocabulary)
+        if document.get("kind") == CharacterTokenizer.kind:
+            return CharacterTokenizer(vocabulary)
+        raise ValueError(f'its kind, {document.get("kind")!r}, is not "word" or "character"')
+    except FileNotFoundError:
+        raise UserError(
+            f"{folder} has no tokenizer {name}.json or {name}.model: it is not a model folder, "
+            "or its training stopped before it was saved. Train it again or name another folder."
+        ) from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    except ValueError as error:
+        raise UserError(
+            f"{path} is not a tokenizer of luong: {error}. Copy the folder again, or train again."
+        ) from None

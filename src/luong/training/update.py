@@ -1,0 +1,119 @@
+"""One update of the weights: gradients of some batches, clipping, and the optimiser's step."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from luong.config import TrainingConfig
+from luong.errors import UserError
+from luong.models import Seq2Seq
+from luong.text.batches import Batch
+from luong.text.vocabulary import PAD
+from luong.training.loss import cross_entropy
+from luong.training.optim import autocast, make_optimizer
+
+logger = logging.getLogger("luong.training")
+
+
+class Updated(NamedTuple):
+    """Sums over the target tokens of an update, and the norm of its gradient before clipping."""
+
+    loss: float
+    likelihood: float
+    gradient_norm: float
+
+
+class Updater:
+    """Updates a model.
+
+    The loss is the sum over all target tokens of an update divided by their number, however they
+    are spread over batches. Batches that do not fit in memory are split in halves.
+
+    Args:
+        model: What is trained; it gives the device.
+        config: Optimiser, smoothing and clipping.
+        precision: The type of products.
+
+    Example:
+        >>> updater = Updater(model, TrainingConfig(), torch.float32)
+        >>> updater.update([batch], learning_rate=0.001).loss
+        213.9
+    """
+
+    def __init__(self, model: Seq2Seq, config: TrainingConfig, precision: torch.dtype) -> None:
+        self.model = model
+        self.config = config
+        self.precision = precision
+        self.device = next(model.parameters()).device
+        self.optimizer = make_optimizer(model.parameters(), config)
+
+    def update(self, batches: list[Batch], learning_rate: float) -> Updated:
+        """Make one update; none where the loss or the gradient is not finite.
+
+        Raises:
+            UserError: A single pair does not fit in memory.
+        """
+        self.model.train()
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate
+        loss, likelihood = self._gradients(batches)
+        clip = self.config.clip_norm or math.inf
+        norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), clip))
+        if math.isfinite(loss) and math.isfinite(norm):
+            self.optimizer.step()
+        return Updated(loss, likelihood, norm)
+
+    def _gradients(self, batches: list[Batch]) -> tuple[float, float]:
+        target_tokens = sum(batch.target_tokens for batch in batches)
+        while True:
+            self.optimizer.zero_grad()
+            try:
+                sums = [self._backward(batch, target_tokens) for batch in batches]
+            except RuntimeError as error:
+                if not _is_out_of_memory(error):
+                    raise
+            else:
+                return sum(loss for loss, _ in sums), sum(likelihood for _, likelihood in sums)
+            # Outside the handler, so that the error no longer holds on to the tensors.
+            batches = self._halved(batches)
+
+    def _backward(self, batch: Batch, target_tokens: int) -> tuple[float, float]:
+        batch = batch.to(self.device)
+        with autocast(self.device, self.precision):
+            states, _ = self.model(batch.source, batch.source_lengths, batch.target_input)
+            real = batch.target_output != PAD
+            logits = self.model.output(states[real])
+            targets = batch.target_output[real]
+            loss, likelihood = cross_entropy(logits, targets, self.config.label_smoothing)
+        (loss / target_tokens).backward()  # type: ignore[no-untyped-call]
+        return loss.item(), likelihood.item()
+
+    def _halved(self, batches: list[Batch]) -> list[Batch]:
+        largest = max(len(batch.source) for batch in batches)
+        if largest == 1:
+            longest = max(batch.source.shape[1] + batch.target_output.shape[1] for batch in batches)
+            raise UserError(
+                f"Out of memory with a single pair of {longest} tokens. Lower data.max_length or "
+                "the sizes of the model."
+            )
+        self.optimizer.zero_grad()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        logger.warning("out of memory with %d pairs; trying again with half as many", largest)
+        return [half for batch in batches for half in _halves(batch)]
+
+
+def _halves(batch: Batch) -> list[Batch]:
+    middle = len(batch.source) // 2
+    parts = [slice(0, middle), slice(middle, None)] if middle else [slice(None)]
+    return [Batch(*(tensor[part] for tensor in batch)) for part in parts]
+
+
+def _is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether torch could not get memory; on a CPU that is a plain RuntimeError."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

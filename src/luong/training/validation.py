@@ -1,0 +1,91 @@
+"""Validation: the loss of the held-out pairs, their translations, and how good these are."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from luong.evaluation.metrics import validation_scores
+from luong.folder import ModelFolder
+from luong.search import Translation, Translator
+from luong.text.batches import collate, plan
+from luong.text.corpus import ParallelCorpus
+from luong.text.dataset import Dataset
+from luong.text.vocabulary import PAD
+from luong.training.loss import cross_entropy
+from luong.training.report import perplexity
+
+SAMPLES = 3
+
+
+class Validated(NamedTuple):
+    """What a validation found.
+
+    Attributes:
+        scores: loss (nats a token), perplexity, bleu and chrf.
+        signatures: The settings of bleu and chrf, as sacreBLEU writes them.
+        samples: A few translations with their references.
+    """
+
+    scores: dict[str, float]
+    signatures: dict[str, str]
+    samples: list[tuple[Translation, str]]
+
+
+class Validator:
+    """Validates a model on held-out pairs, always in float32 and without dropout.
+
+    Args:
+        corpus: The pairs; all of them are translated, greedily.
+        dataset: Those of them that the loss is taken of.
+        batch_tokens: Padded target positions of a batch, at most.
+        target_language: Chooses the tokenizer of BLEU.
+    """
+
+    def __init__(
+        self,
+        corpus: ParallelCorpus,
+        dataset: Dataset,
+        batch_tokens: int,
+        target_language: str | None,
+    ) -> None:
+        self.dataset = dataset
+        self.target_language = target_language
+        self.sources = list(corpus.source_lines())
+        self.references = list(corpus.target_lines())
+        lengths = (dataset.source_lengths, dataset.target_lengths)
+        self.batches = plan(*lengths, batch_tokens=batch_tokens, seed=0, epoch=0)
+        spread = range(0, len(dataset), max(1, len(dataset) // SAMPLES))
+        self.shown = [int(dataset.lines[position]) for position in spread][:SAMPLES]
+
+    def validate(self, folder: ModelFolder) -> Validated:
+        """Score a model."""
+        folder.model.eval()
+        loss = self._loss(folder)
+        translations = Translator(folder).translate(self.sources, beam_size=1)
+        texts = [translation.text for translation in translations]
+        quality = validation_scores(texts, self.references, target_language=self.target_language)
+        return Validated(
+            {
+                "loss": loss,
+                "perplexity": perplexity(loss),
+                "bleu": quality.bleu,
+                "chrf": quality.chrf,
+            },
+            quality.signatures,
+            [(translations[line], self.references[line]) for line in self.shown],
+        )
+
+    @torch.inference_mode()
+    def _loss(self, folder: ModelFolder) -> float:
+        """Mean negative log-likelihood of a target token."""
+        total, tokens = 0.0, 0
+        for positions in self.batches:
+            batch = collate(self.dataset, positions).to(folder.device)
+            states, _ = folder.model(batch.source, batch.source_lengths, batch.target_input)
+            real = batch.target_output != PAD
+            logits = folder.model.output(states[real])
+            total += cross_entropy(logits, batch.target_output[real]).likelihood.item()
+            tokens += logits.shape[0]
+        return total / tokens

@@ -1,0 +1,138 @@
+"""What every test starts from: one seed, one thread, no settings of the shell; and a toy run."""
+
+import random
+import shutil
+from io import StringIO
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+from rich.console import Console
+
+import luong
+from luong.config import RunConfig, load_config
+from luong.search import Translator
+from luong.training import train
+
+# These tensors are so small that a second thread only waits for the first.
+torch.set_num_threads(1)
+
+# A busy machine may take any time for one example.
+settings.register_profile("patient", deadline=None, max_examples=60)
+settings.load_profile("patient")
+
+# Twelve "words", and the toy task: say each in the other language.
+DICTIONARY = {
+    "eins": "one",
+    "zwei": "two",
+    "drei": "three",
+    "vier": "four",
+    "fünf": "five",
+    "sechs": "six",
+    "sieben": "seven",
+    "acht": "eight",
+    "neun": "nine",
+    "zehn": "ten",
+    "elf": "eleven",
+    "zwölf": "twelve",
+}
+
+TOY_RUN = """
+output = "unset"
+seed = 3
+[data]
+train = { source = "FOLDER/train.de", target = "FOLDER/train.en" }
+valid = { source = "FOLDER/dev.de", target = "FOLDER/dev.en" }
+source_language = "de"
+target_language = "en"
+[tokens]
+kind = "word"
+shared = false
+[model]
+embedding_size = 8
+hidden_size = 16
+dropout = 0.2
+[training]
+max_epochs = 3
+batch_tokens = 100
+learning_rate = 0.01
+precision = "float32"
+device = "cpu"
+log_every = 1
+"""
+
+# With these 140 updates suffice to translate most lines right.
+LEARNABLE = [
+    "training.batch_tokens=150",
+    "training.max_epochs=35",
+    "training.learning_rate=0.03",
+    "training.label_smoothing=0",
+    "training.average_decay=0",
+    "training.validate_every=35",
+    "training.log_every=10",
+    "model.embedding_size=16",
+    "model.hidden_size=32",
+    "model.dropout=0",
+    "model.tie_embeddings=none",
+    "model.attention.window=local-m",
+    "model.attention.half_width=1",
+    "model.attention.input_feeding=false",
+]
+
+
+@pytest.fixture(autouse=True)
+def _same_start(monkeypatch):
+    torch.manual_seed(1)
+    monkeypatch.delenv("LUONG_BACKEND", raising=False)
+
+
+def _write_pairs(folder: Path, name: str, count: int, seed: int) -> None:
+    dice = random.Random(seed)
+    sources = [dice.choices(list(DICTIONARY), k=dice.randint(1, 5)) for _ in range(count)]
+    targets = [[DICTIONARY[word] for word in words] for words in sources]
+    for ending, lines in (("de", sources), ("en", targets)):
+        text = "".join(" ".join(words) + "\n" for words in lines)
+        (folder / f"{name}.{ending}").write_text(text, encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def toy(tmp_path_factory) -> Path:
+    """A folder with run.toml, train (100 pairs, 5 updates an epoch), dev and test (20 pairs)."""
+    folder = tmp_path_factory.mktemp("toy")
+    _write_pairs(folder, "train", 100, seed=1)
+    _write_pairs(folder, "dev", 20, seed=2)
+    _write_pairs(folder, "test", 20, seed=3)
+    (folder / "run.toml").write_text(TOY_RUN.replace("FOLDER", str(folder)), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def toy_config(toy, tmp_path):
+    """Makes the settings of a toy run, with overrides as `section.key=value`."""
+
+    def make(*overrides: str, output: Path = tmp_path / "run") -> RunConfig:
+        return load_config(toy / "run.toml", [f"output={output}", *overrides])
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def trained(toy, tmp_path_factory) -> Path:
+    """The model folder of a finished toy run, to be read only."""
+    output = tmp_path_factory.mktemp("trained") / "model"
+    overrides = [f"output={output}", *LEARNABLE]
+    train(load_config(toy / "run.toml", overrides), console=Console(file=StringIO()))
+    return output
+
+
+@pytest.fixture(scope="session")
+def translator(trained) -> Translator:
+    """Translates with the trained folder."""
+    return luong.load(trained)
+
+
+@pytest.fixture
+def trained_copy(trained, tmp_path) -> Path:
+    """A copy of the trained folder, to be damaged."""
+    return Path(shutil.copytree(trained, tmp_path / "copy"))
