@@ -11,7 +11,7 @@ from torch.nn import functional
 from luong import kernels
 from luong.attention import masks
 from luong.attention.memory import AttentionOutput, Memory
-from luong.attention.scores import SCORES, Score, make_score
+from luong.attention.scores import SCORES, DotProduct, Score, make_score
 from luong.attention.windows import Window, make_window
 
 logger = logging.getLogger("luong.attention")
@@ -116,7 +116,12 @@ def attend_memory(
     _check_positions(positions, batch, steps)
     broken = memory.broken.unsqueeze(1)
     located = window.locate(query, positions, memory.lengths)
-    if located is None:
+    plain = located is None and bias is None and not dropout and not need_weights
+    if plain and isinstance(score, DotProduct):
+        context = score.context(query, memory.keys, memory.values, allowed)
+        context = context + _nan_where_seen(broken & allowed, context)
+        weights = band_start = None
+    elif located is None:
         scores = score.scores(query, memory.keys)
         if bias is not None:
             scores = scores + bias.to(scores.dtype)

@@ -25,6 +25,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from luong.errors import UserError, nearest
+from luong.kernels import triton_refusal
 from luong.kernels.prepared import PreparedKeys
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "PreparedKeys",
     "additive_scores",
     "choose",
+    "dot_attention",
     "dot_scores",
     "explain",
     "global_context",
@@ -47,6 +49,7 @@ OPERATIONS = (
     "prepare_keys",
     "additive_scores",
     "dot_scores",
+    "dot_attention",
     "global_context",
     "local_scores",
     "local_context",
@@ -76,8 +79,6 @@ def _cpu_refusal(operation: str, device_type: str, dtype: torch.dtype) -> str | 
         return f"it computes on cpu, not on {device_type}"
     if dtype not in (torch.float32, torch.float16, torch.bfloat16):
         return f"it computes in float32, which is not enough for {dtype}"
-    if operation in ("dot_scores", "global_context"):
-        return "matrix products are left to torch, which runs them best"
     if importlib.util.find_spec("numba") is None:
         return "numba is not installed"
     return None
@@ -85,6 +86,7 @@ def _cpu_refusal(operation: str, device_type: str, dtype: torch.dtype) -> str | 
 
 BACKENDS = (
     Backend("cpu", "luong.kernels.cpu", _cpu_refusal),
+    Backend("triton", "luong.kernels.triton", triton_refusal.refusal),
     Backend("reference", "luong.kernels.reference", lambda *_: None),
 )
 
@@ -303,6 +305,26 @@ def dot_scores(query: Tensor, key: Tensor, *, backend: str | None = None) -> Ten
         Scores (..., T, S), in float32 at least.
     """
     result: Tensor = _compute("dot_scores", query, backend, query, key)
+    return result
+
+
+def dot_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, *, backend: str | None = None
+) -> Tensor:
+    """The context of a dot-product attention whose weights nobody asks for.
+
+    Args:
+        query: (..., T, n), scaled already.
+        key: (..., S, n).
+        value: (..., S, v).
+        mask: Bool, broadcastable to (..., T, S), True = may attend.
+        backend: An engine's name; None for the default.
+
+    Returns:
+        softmax(query key^T) value (..., T, v), in float32 at least; 0 for a row that may attend
+        to nothing.
+    """
+    result: Tensor = _compute("dot_attention", query, backend, query, key, value, mask)
     return result
 
 

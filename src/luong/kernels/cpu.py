@@ -1,6 +1,6 @@
 """The operations on compiled CPU kernels, for float32; what enters in 16 bits is widened.
 
-Sums over a global window that are plain matrix products stay with torch, which runs them best.
+What is plain matrix products over a global window stays with torch, which runs them best.
 """
 
 from __future__ import annotations
@@ -13,9 +13,18 @@ from torch import Tensor
 from luong.kernels import cpu_calls, operators, reference
 from luong.kernels.cpu_additive import padded
 from luong.kernels.prepared import PreparedKeys
-from luong.kernels.reference import at_least_float32
+from luong.kernels.reference import at_least_float32, dot_scores, global_context
+from luong.kernels.sdpa import dot_attention
 
-__all__ = ["additive_scores", "local_context", "local_scores", "prepare_keys"]
+__all__ = [
+    "additive_scores",
+    "dot_attention",
+    "dot_scores",
+    "global_context",
+    "local_context",
+    "local_scores",
+    "prepare_keys",
+]
 
 
 def prepare_keys(key: Tensor) -> PreparedKeys:

@@ -44,7 +44,7 @@ class AdditiveScores(torch.autograd.Function):
         query, key, weight, powers, maxima = ctx.saved_tensors
         if torch.is_grad_enabled():
             scores = reference.additive_scores(query, key, weight)
-            return *_differentiable(scores, (query, key, weight), incoming), None, None
+            return *reference.differentiable(scores, (query, key, weight), incoming), None, None
         gradients = cpu_calls.additive_gradients(incoming, query, key, weight, powers, maxima)
         return *gradients, None, None
 
@@ -75,7 +75,7 @@ class BandScores(torch.autograd.Function):
         if torch.is_grad_enabled():
             half_width = incoming.shape[-1] // 2
             scores = reference.local_scores(query, key, centres, half_width, weight)
-            return *_differentiable(scores, (query, key, weight), incoming), *rest
+            return *reference.differentiable(scores, (query, key, weight), incoming), *rest
         gradients = cpu_calls.band_score_gradients(
             incoming, query, key, weight, powers, maxima, centres
         )
@@ -150,13 +150,6 @@ class BandSpread(torch.autograd.Function):
 
 def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
     return function.apply(*arguments)  # type: ignore[no-untyped-call]
-
-
-def _differentiable(result: Tensor, inputs: tuple[Tensor, ...], incoming: Tensor) -> Gradients:
-    """Gradients that can be differentiated again; None for inputs that want none."""
-    wanted = [tensor for tensor in inputs if tensor.requires_grad]
-    found = iter(torch.autograd.grad(result, wanted, incoming, create_graph=True))
-    return tuple(next(found) if tensor.requires_grad else None for tensor in inputs)
 
 
 @torch.library.custom_op("luong::exponentiate", mutates_args=(), device_types="cpu")

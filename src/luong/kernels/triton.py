@@ -16,6 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from luong.kernels.prepared import PreparedKeys
 from luong.kernels.reference import at_least_float32, dot_scores, global_context
+from luong.kernels.sdpa import dot_attention
 from luong.kernels.triton_additive import (
     BLOCK_QUERIES,
     parts,
@@ -37,6 +38,7 @@ from luong.kernels.triton_local import (
 __all__ = [
     "additive_attention",
     "additive_scores",
+    "dot_attention",
     "dot_scores",
     "global_context",
     "local_context",
