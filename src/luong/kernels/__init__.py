@@ -16,6 +16,7 @@ import importlib
 import importlib.util
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -93,7 +94,7 @@ BACKENDS = (
 _chosen: ContextVar[str | None] = ContextVar("luong_backend", default=None)
 # The same, as torch.compile sees it: it cannot read a ContextVar.
 _chosen_last: str | None = None
-_served: dict[tuple[str, str, torch.dtype, str, str | None], Callable[..., Any]] = {}
+_served: dict[tuple[str, str, torch.dtype, str, str | None], str] = {}
 
 
 @contextlib.contextmanager
@@ -239,9 +240,11 @@ def _compute(operation: str, tensor: Tensor, backend: str | None, *arguments: An
     """Run an operation on the chosen backend."""
     device_type = tensor.device.type
     call = (operation, device_type, tensor.dtype, _named(backend), _plain_torch())
-    function = _served.get(call)
-    if function is None:
-        function = _serve(call)
+    # A tracer would guard what it sees of the table, which the call itself fills.
+    module = None if torch.compiler.is_compiling() else _served.get(call)
+    if module is None:
+        module = _serve(call)
+    function = getattr(sys.modules[module], operation)
     if torch.is_autocast_enabled(device_type):
         # Sums over scores and weights are float32 at least, also where autocast would narrow them.
         with torch.autocast(device_type, enabled=False):
@@ -249,16 +252,20 @@ def _compute(operation: str, tensor: Tensor, backend: str | None, *arguments: An
     return function(*arguments)
 
 
-def _serve(call: tuple[str, str, torch.dtype, str, str | None]) -> Callable[..., Any]:
-    """Choose who serves a kind of call, log it, and remember."""
+def _serve(call: tuple[str, str, torch.dtype, str, str | None]) -> str:
+    """Choose who serves a kind of call, import that module, log the choice, and remember."""
     choice = _chosen_among(*call)
-    if not torch.compiler.is_compiling():
-        why = "".join(f"; not {name}: {reason}" for name, reason in choice.refusals.items())
-        logger.debug("%s on %s in %s: %s%s", *call[:3], choice.backend, why)
+    why = "".join(f"; not {name}: {reason}" for name, reason in choice.refusals.items())
+    logger.debug("%s on %s in %s: %s%s", *call[:3], choice.backend, why)
     module = next(engine.module for engine in BACKENDS if engine.name == choice.backend)
-    function: Callable[..., Any] = getattr(importlib.import_module(module), call[0])
-    _served[call] = function
-    return function
+    importlib.import_module(module)
+    _served[call] = module
+    return module
+
+
+# torch.compile calls it and keeps the answer: tracing could follow neither imports nor logging.
+# By hand, as `torch.compiler.assume_constant_result` would import the whole compiler.
+_serve._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def prepare_keys(key: Tensor, *, backend: str | None = None) -> PreparedKeys:
