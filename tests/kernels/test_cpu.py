@@ -109,6 +109,7 @@ def test_second_derivatives(banded: bool) -> None:
         torch.testing.assert_close(found, truth, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
 def test_vmap_and_forward_derivatives_go_through_the_reference() -> None:
     query, key, weight = torch.randn(5, 2, 8), torch.randn(5, 4, 8), torch.randn(8)
     expected = kernels.additive_scores(query, key, weight)
