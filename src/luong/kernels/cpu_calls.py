@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -21,14 +22,30 @@ from luong.kernels.threads import share
 # Terms of a sum below which waking a thread costs more than it saves.
 SMALL = 2**19
 
+# Elements from which memory is taken in huge pages.
+LARGE = 2**22
+_ALIGNMENT = 16
+
+
+def empty(*shape: int) -> Tensor:
+    """`torch.empty` in float32; what is large lies in huge pages.
+
+    numpy asks the system for them and torch does not, and touching tens of MiB for the first time
+    in small pages takes longer than all the arithmetic.
+    """
+    count = math.prod(shape)
+    if count < LARGE:
+        return torch.empty(shape)
+    block = numpy.empty(count + _ALIGNMENT, numpy.float32)
+    start = -block.ctypes.data // 4 % _ALIGNMENT
+    return torch.from_numpy(block[start : start + count]).view(shape)
+
 
 def exponentiate(rows: Tensor) -> tuple[Tensor, Tensor]:
     """e^(2 rows) with padded columns (..., P), and max |row| (...)."""
     *lead, size = rows.shape
-    powers = rows.new_empty(*lead, padded(size))
-    maxima = rows.new_empty(lead)
-    out = _rows(powers), _flat(maxima)
-    _by_rows(maxima.numel(), 8 * size, cpu_additive.exponentiate, (_rows(rows),), out)
+    powers, maxima = empty(*lead, padded(size)), empty(*lead)
+    _exponentiate(_rows(rows), _rows(powers), _flat(maxima))
     return powers, maxima
 
 
@@ -38,7 +55,7 @@ def additive_scores(
     """Scores (B, T, S)."""
     batch, steps, size = query.shape
     source = key.shape[1]
-    scores = query.new_empty(batch, steps, source)
+    scores = empty(batch, steps, source)
     arrays = (*_sides(query, key, powers, maxima), _padded_weight(weight))
     out = (_rows(scores),)
     _by_rows(batch * steps, source * size, cpu_additive.score, (*arrays, steps), out)
@@ -70,7 +87,7 @@ def band_scores(
 ) -> Tensor:
     """Additive scores of bands (B, T, width)."""
     batch, steps, size = query.shape
-    scores = query.new_empty(batch, steps, width)
+    scores = empty(batch, steps, width)
     arrays = (*_sides(query, key, powers, maxima), _padded_weight(weight), _flat(centres))
     out = (_rows(scores),)
     rest = (steps, key.shape[1])
@@ -103,7 +120,7 @@ def band_score_gradients(
 def band_dot(query: Tensor, key: Tensor, centres: Tensor, width: int) -> Tensor:
     """Dot products of bands (B, T, width)."""
     batch, steps, size = query.shape
-    scores = query.new_empty(batch, steps, width)
+    scores = empty(batch, steps, width)
     arrays = (_rows(query), _rows(key), _flat(centres), steps, key.shape[1])
     out = (_rows(scores),)
     _by_rows(batch * steps, width * size, cpu_local.band_dot, arrays, out)
@@ -114,7 +131,7 @@ def band_sum(weights: Tensor, value: Tensor, centres: Tensor) -> Tensor:
     """Sums of the values under bands (B, T, v)."""
     batch, steps, width = weights.shape
     size = value.shape[2]
-    context = value.new_empty(batch, steps, size)
+    context = empty(batch, steps, size)
     arrays = (_rows(weights), _rows(value), _flat(centres), steps, value.shape[1])
     out = (_rows(context),)
     _by_rows(batch * steps, width * size, cpu_local.band_sum, arrays, out)
@@ -125,7 +142,7 @@ def band_spread(weights: Tensor, rows: Tensor, centres: Tensor, source: int) -> 
     """`band_sum` transposed: rows (B, T, v) spread over the source (B, S, v)."""
     batch, steps, width = weights.shape
     size = rows.shape[2]
-    spread = rows.new_empty(batch, source, size)
+    spread = empty(batch, source, size)
     arrays = (_rows(weights), _rows(rows), _flat(centres), steps, source)
     out = (_rows(spread),)
     work = batch * (steps * width + source) * size
@@ -138,9 +155,9 @@ def _gradients(
 ) -> tuple[Tensor, Tensor, Tensor]:
     batch, _, size = query.shape
     columns = padded(size)
-    query_gradient = query.new_empty(*query.shape[:2], columns)
-    key_gradient = key.new_empty(*key.shape[:2], columns)
-    weight_gradient = query.new_empty(batch, columns, dtype=torch.float64)
+    query_gradient = empty(*query.shape[:2], columns)
+    key_gradient = empty(*key.shape[:2], columns)
+    weight_gradient = torch.empty(batch, columns, dtype=torch.float64)
     out = _rows(query_gradient), _rows(key_gradient), _array(weight_gradient)
     _by_columns(batch, columns, terms, function, arrays, out)
     # Not torch's sum, which would wake its own threads for it.
@@ -209,7 +226,7 @@ def _by_columns(
 
 
 def _array(tensor: Tensor) -> Any:
-    return tensor.detach().numpy()
+    return (tensor.detach() if tensor.requires_grad else tensor).numpy()
 
 
 def _rows(tensor: Tensor) -> Any:
@@ -224,16 +241,17 @@ def _flat(tensor: Tensor) -> Any:
 
 def _sides(query: Tensor, key: Tensor, powers: Tensor, maxima: Tensor) -> tuple[Any, ...]:
     """What the additive loops read of queries and keys."""
-    query = query.contiguous()
-    query_powers, query_maxima = exponentiate(query)
-    return (
-        _rows(query),
-        _rows(query_powers),
-        _flat(query_maxima),
-        _rows(key),
-        _rows(powers),
-        _flat(maxima),
-    )
+    rows = _rows(query)
+    count, size = rows.shape
+    query_powers, query_maxima = _array(empty(count, padded(size))), _array(empty(count))
+    _exponentiate(rows, query_powers, query_maxima)
+    return rows, query_powers, query_maxima, _rows(key), _rows(powers), _flat(maxima)
+
+
+def _exponentiate(rows: Any, powers: Any, maxima: Any) -> None:
+    # An exponential takes as long as some eight terms of a score.
+    work = 8 * rows.shape[1]
+    _by_rows(rows.shape[0], work, cpu_additive.exponentiate, (rows,), (powers, maxima))
 
 
 def _padded_weight(weight: Tensor) -> Any:
