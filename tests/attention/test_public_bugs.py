@@ -451,6 +451,8 @@ class TestLuong:
         query, keys = tensors((1, 2, 4), (1, 3, 4))
         mask = torch.tensor([True, False, False])
         for backend in kernels.BACKENDS:
+            if backend.refusal("dot_scores", "cpu", torch.float32) is not None:
+                continue
             with kernels.use_backend(backend.name):
                 weights = attend(query, keys, mask=mask).weights
             assert weights.tolist() == [[[1, 0, 0], [1, 0, 0]]]

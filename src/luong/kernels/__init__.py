@@ -114,12 +114,12 @@ def use_backend(name: str) -> Iterator[None]:
     global _chosen_last
     _checked(name)
     token = _chosen.set(name)
-    before, _chosen_last = _chosen_last, name
+    _chosen_last = name
     try:
         yield
     finally:
         _chosen.reset(token)
-        _chosen_last = before
+        _chosen_last = _chosen.get()
 
 
 def choose(
@@ -163,6 +163,7 @@ def explain(
         >>> print(explain("additive_scores", "cpu", torch.float64))
         additive_scores on cpu in torch.float64 (backend: auto)
           cpu: no, it computes in float32, which is not enough for torch.float64
+          triton: no, it runs on CUDA devices, and the tensors are on cpu
           reference: serves
     """
     if operation not in OPERATIONS:
