@@ -35,7 +35,8 @@ class TestMasks:
         query, keys = tensors((2, 3, 4), (2, 3, 4))
         mask = torch.tensor([[True, True, False], [False, False, False]]).unsqueeze(1)
         one, other = (attend(query, keys, mask=mask, need_weights=need) for need in (True, False))
-        assert torch.equal(one.context, other.context)
+        torch.testing.assert_close(one.context, other.context)
+        assert not other.context[1].any()
 
     def test_a_bool_row_of_false_is_zero_and_not_even_attention(self):
         """pytorch#103963, #103749."""
@@ -450,6 +451,8 @@ class TestLuong:
         query, keys = tensors((1, 2, 4), (1, 3, 4))
         mask = torch.tensor([True, False, False])
         for backend in kernels.BACKENDS:
+            if backend.refusal("dot_scores", "cpu", torch.float32) is not None:
+                continue
             with kernels.use_backend(backend.name):
                 weights = attend(query, keys, mask=mask).weights
             assert weights.tolist() == [[[1, 0, 0], [1, 0, 0]]]

@@ -26,8 +26,9 @@ def backends(monkeypatch):
     monkeypatch.setitem(sys.modules, other.__name__, other)
     absent = Backend("absent", "luong_test_absent", refuses)
     serving = Backend("other", other.__name__, lambda *_: None)
-    monkeypatch.setattr(kernels, "BACKENDS", (absent, *kernels.BACKENDS, serving))
-    monkeypatch.setattr(kernels, "_logged", set())
+    reference = next(backend for backend in kernels.BACKENDS if backend.name == "reference")
+    monkeypatch.setattr(kernels, "BACKENDS", (absent, reference, serving))
+    monkeypatch.setattr(kernels, "_served", {})
 
 
 def chosen(backend=None):
@@ -129,6 +130,13 @@ def test_the_context_manager_holds_for_its_own_thread_alone():
 def test_every_operation_is_served_by_the_reference():
     reference = importlib.import_module("luong.kernels.reference")
     for operation in kernels.OPERATIONS:
-        assert choose(operation, "cpu", torch.float16).backend == "reference"
+        assert choose(operation, "cpu", torch.float64).backend == "reference"
         assert callable(getattr(reference, operation))
         assert callable(getattr(kernels, operation))
+
+
+def test_every_operation_is_served_by_the_kernels_of_the_cpu():
+    cpu = importlib.import_module("luong.kernels.cpu")
+    for operation in kernels.OPERATIONS:
+        assert choose(operation, "cpu", torch.float16).backend == "cpu"
+        assert callable(getattr(cpu, operation))

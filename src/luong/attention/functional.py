@@ -11,7 +11,7 @@ from torch.nn import functional
 from luong import kernels
 from luong.attention import masks
 from luong.attention.memory import AttentionOutput, Memory
-from luong.attention.scores import SCORES, Score, make_score
+from luong.attention.scores import SCORES, DotProduct, Score, make_score
 from luong.attention.windows import Window, make_window
 
 logger = logging.getLogger("luong.attention")
@@ -116,7 +116,12 @@ def attend_memory(
     _check_positions(positions, batch, steps)
     broken = memory.broken.unsqueeze(1)
     located = window.locate(query, positions, memory.lengths)
-    if located is None:
+    plain = located is None and bias is None and not dropout and not need_weights
+    if plain and isinstance(score, DotProduct):
+        context = score.context(query, memory.keys, memory.values, allowed)
+        context = context + _nan_where_seen(broken & allowed, context)
+        weights = band_start = None
+    elif located is None:
         scores = score.scores(query, memory.keys)
         if bias is not None:
             scores = scores + bias.to(scores.dtype)
@@ -266,8 +271,8 @@ def _checked_lengths(lengths: Tensor, batch: int, source_length: int) -> Tensor:
         raise TypeError(f"lengths have dtype {lengths.dtype}; expected integers (B,).")
     if lengths.shape != (batch,):
         raise ValueError(f"lengths have shape {tuple(lengths.shape)}; expected (B,) = ({batch},).")
-    # On other devices the look would wait for the device.
-    if batch and lengths.device.type == "cpu":
+    # On other devices the look would wait for the device, and a tracer cannot look at all.
+    if batch and lengths.device.type == "cpu" and not torch.compiler.is_compiling():
         low, high = int(lengths.min()), int(lengths.max())
         if low < 0 or high > source_length:
             raise ValueError(f"lengths run from {low} to {high}; expected 0 to {source_length}.")

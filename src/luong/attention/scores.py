@@ -105,7 +105,7 @@ class Score(nn.Module, ABC):
         """Operations for S keys, T queries, and the pairs of them that are scored."""
 
 
-class _DotProduct(Score):
+class DotProduct(Score):
     """The scores that end in a dot product between the query and a prepared key."""
 
     @override
@@ -116,11 +116,25 @@ class _DotProduct(Score):
     def banded(self, query: Tensor, prepared: Tensor, centres: Tensor, half_width: int) -> Tensor:
         return kernels.local_scores(self._scaled(query), prepared, centres, half_width)
 
+    def context(self, query: Tensor, prepared: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+        """Attend to a whole source without making the weights.
+
+        Args:
+            query: (B, T, q).
+            prepared: What `prepare` made of the keys.
+            values: (B, S, v).
+            mask: Bool, broadcastable to (B, T, S).
+
+        Returns:
+            (B, T, v), float32 at least.
+        """
+        return kernels.dot_attention(self._scaled(query), prepared, values, mask)
+
     def _scaled(self, query: Tensor) -> Tensor:
         return at_least_float32(query)
 
 
-class Dot(_DotProduct):
+class Dot(DotProduct):
     """h_t . h_s (Luong 2015, equation 8); queries and keys have one size."""
 
     def __init__(self, query_size: int, key_size: int, **sizes: int | None) -> None:
@@ -152,7 +166,7 @@ class ScaledDot(Dot):
         return super().operations(keys, queries, pairs) + queries * self.query_size
 
 
-class General(_DotProduct):
+class General(DotProduct):
     """h_t^T W h_s with W (q, k) (Luong 2015, equation 8)."""
 
     def __init__(self, query_size: int, key_size: int, **sizes: int | None) -> None:
@@ -169,7 +183,7 @@ class General(_DotProduct):
         return 2 * keys * self.key_size * self.query_size + 2 * pairs * self.query_size
 
 
-class Location(_DotProduct):
+class Location(DotProduct):
     """(W h_t)_s with W (max_length, q): the query alone decides (Luong 2015, equation 9).
 
     This is `dot` with the rows of W as keys, shared by the whole batch.

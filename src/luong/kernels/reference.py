@@ -37,6 +37,14 @@ def dot_scores(query: Tensor, key: Tensor) -> Tensor:
     return at_least_float32(query) @ at_least_float32(key).transpose(-1, -2)
 
 
+def dot_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    """See `luong.kernels.dot_attention`."""
+    scores = dot_scores(query, key).masked_fill(~mask, -torch.inf)
+    # A row with nothing to attend would be NaN.
+    scores = scores.masked_fill(~mask.any(-1, keepdim=True), 0.0)
+    return global_context(torch.softmax(scores, -1).masked_fill(~mask, 0.0), value)
+
+
 def global_context(weights: Tensor, value: Tensor) -> Tensor:
     """See `luong.kernels.global_context`."""
     return at_least_float32(weights) @ at_least_float32(value)
@@ -68,6 +76,9 @@ def local_context(weights: Tensor, value: Tensor, centres: Tensor) -> Tensor:
 
 def _band(rows: Tensor, centres: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """The rows under each band (..., T, width, n), 0 outside, and which slots are inside."""
+    lead = torch.broadcast_shapes(rows.shape[:-2], centres.shape[:-1])  # type: ignore[no-untyped-call]
+    rows = rows.expand(*lead, *rows.shape[-2:])
+    centres = centres.expand(*lead, centres.shape[-1])
     slots = centres.unsqueeze(-1) + torch.arange(width, device=rows.device) - width // 2
     source_length = rows.shape[-2]
     inside = (slots >= 0) & (slots < source_length)
@@ -77,3 +88,21 @@ def _band(rows: Tensor, centres: Tensor, width: int) -> tuple[Tensor, Tensor]:
     band = torch.take_along_dim(rows, flat, dim=-2)
     band = band.reshape(*band.shape[:-2], *slots.shape[-2:], band.shape[-1])
     return band.masked_fill(~inside.unsqueeze(-1), 0.0), inside
+
+
+def differentiable(
+    result: Tensor, inputs: tuple[Tensor, ...], incoming: Tensor
+) -> tuple[Tensor | None, ...]:
+    """Gradients that can be derived again, which engines with a fused backward take from here.
+
+    Args:
+        result: What the reference made of the inputs.
+        inputs: Those that `result` was made of.
+        incoming: The gradient of `result`.
+
+    Returns:
+        A gradient for each input; None for those that want none.
+    """
+    wanted = [tensor for tensor in inputs if tensor.requires_grad]
+    found = iter(torch.autograd.grad(result, wanted, incoming, create_graph=True))
+    return tuple(next(found) if tensor.requires_grad else None for tensor in inputs)

@@ -1,0 +1,157 @@
+"""The operations on compiled CPU kernels, for float32; what enters in 16 bits is widened.
+
+What is plain matrix products over a global window stays with torch, which runs them best.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from luong.kernels import cpu_calls, operators, reference
+from luong.kernels.cpu_additive import padded
+from luong.kernels.prepared import PreparedKeys
+from luong.kernels.reference import at_least_float32, dot_scores, global_context
+from luong.kernels.sdpa import dot_attention
+
+__all__ = [
+    "additive_scores",
+    "dot_attention",
+    "dot_scores",
+    "global_context",
+    "local_context",
+    "local_scores",
+    "prepare_keys",
+]
+
+
+def prepare_keys(key: Tensor) -> PreparedKeys:
+    """See `luong.kernels.prepare_keys`. The gradient goes to the key, past its exponentials."""
+    key = at_least_float32(key)
+    return PreparedKeys(key, *_exponentials(key))
+
+
+def additive_scores(query: Tensor, key: Tensor | PreparedKeys, weight: Tensor) -> Tensor:
+    """See `luong.kernels.additive_scores`."""
+    query, weight = at_least_float32(query), at_least_float32(weight)
+    if not _all_float32(at_least_float32(_plain(key)), weight):
+        return reference.additive_scores(query, key, weight)
+    key, powers, maxima = _prepared(key)
+    compute: Any = operators.AdditiveScores.apply
+    if operators.traced(query):
+        compute = operators.additive_scores
+    if query.dim() == 3 and key.dim() == 3 and query.shape[0] == key.shape[0]:
+        scores: Tensor = compute(query, key, weight, powers, maxima)
+        return scores
+    lead = _broadcast(query.shape[:-2], key.shape[:-2])
+    rows = query.expand(*lead, *query.shape[-2:])
+    if key.shape[:-2].numel() == 1:
+        # One source for all: the queries are rows of one batch entry, and no key is copied.
+        scores = compute(
+            rows.reshape(1, -1, query.shape[-1]),
+            key.reshape(1, *key.shape[-2:]),
+            weight,
+            powers.reshape(1, *powers.shape[-2:]),
+            maxima.reshape(1, -1),
+        )
+    else:
+        scores = compute(
+            rows.flatten(0, -3),
+            _folded(key, lead, 2),
+            weight,
+            _folded(powers, lead, 2),
+            _folded(maxima, lead, 1),
+        )
+    return scores.reshape(*lead, query.shape[-2], key.shape[-2])
+
+
+def local_scores(
+    query: Tensor,
+    key: Tensor | PreparedKeys,
+    centres: Tensor,
+    half_width: int,
+    weight: Tensor | None = None,
+) -> Tensor:
+    """See `luong.kernels.local_scores`."""
+    query = at_least_float32(query)
+    plain = at_least_float32(_plain(key))
+    if not _all_float32(plain) or (weight is not None and weight.dtype == torch.float64):
+        return reference.local_scores(query, key, centres, half_width, weight)
+    lead = _broadcast(query.shape[:-2], plain.shape[:-2], centres.shape[:-1])
+    rows, sources = _folded(query, lead, 2), _folded(plain, lead, 2)
+    places = _folded(centres.long(), lead, 1)
+    width = 2 * half_width + 1
+    trace = operators.traced(query)
+    compute: Any
+    if weight is None:
+        compute = operators.band_dot if trace else operators.BandDot.apply
+        scores: Tensor = compute(rows, sources, places, width)
+    else:
+        _, powers, maxima = _prepared(key)
+        compute = operators.band_scores if trace else operators.BandScores.apply
+        scores = compute(
+            rows,
+            sources,
+            at_least_float32(weight),
+            _folded(powers, lead, 2),
+            _folded(maxima, lead, 1),
+            places,
+            width,
+        )
+    return scores.reshape(*lead, *scores.shape[1:])
+
+
+def local_context(weights: Tensor, value: Tensor, centres: Tensor) -> Tensor:
+    """See `luong.kernels.local_context`."""
+    weights, value = at_least_float32(weights), at_least_float32(value)
+    if not _all_float32(weights, value):
+        return reference.local_context(weights, value, centres)
+    lead = _broadcast(weights.shape[:-2], value.shape[:-2], centres.shape[:-1])
+    compute: Any = operators.band_sum if operators.traced(weights) else operators.BandSum.apply
+    context: Tensor = compute(
+        _folded(weights, lead, 2), _folded(value, lead, 2), _folded(centres.long(), lead, 1)
+    )
+    return context.reshape(*lead, *context.shape[1:])
+
+
+def _exponentials(key: Tensor) -> tuple[Tensor, Tensor]:
+    exponentiate: Any = cpu_calls.exponentiate
+    if operators.traced(key):
+        exponentiate = operators.exponentiate
+    powers, maxima = exponentiate(key.detach())
+    return powers, maxima
+
+
+def _plain(key: Tensor | PreparedKeys) -> Tensor:
+    return key.key if isinstance(key, PreparedKeys) else key
+
+
+def _prepared(key: Tensor | PreparedKeys) -> tuple[Tensor, Tensor, Tensor]:
+    """The keys with the exponentials of this engine, which others do not make."""
+    if isinstance(key, PreparedKeys):
+        powers, maxima = key.exponentials, key.row_maxima
+        if powers is not None and maxima is not None:
+            columns = padded(key.key.shape[-1])
+            if powers.shape[-1] == columns and powers.dtype == torch.float32:
+                return key.key, powers, maxima
+    plain = at_least_float32(_plain(key))
+    return plain, *_exponentials(plain)
+
+
+def _folded(tensor: Any, lead: torch.Size, dimensions: int) -> Tensor:
+    """A tensor with all its leading dimensions in one."""
+    if tensor.dim() == dimensions + 1 and len(lead) == 1 and tensor.shape[0] == lead[0]:
+        return tensor  # type: ignore[no-any-return]
+    own = tensor.shape[tensor.dim() - dimensions :]
+    folded: Tensor = tensor.expand(*lead, *own).reshape(lead.numel(), *own)
+    return folded
+
+
+def _broadcast(*shapes: torch.Size) -> torch.Size:
+    return torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call, no-any-return]
+
+
+def _all_float32(*tensors: Tensor) -> bool:
+    return all(tensor.dtype == torch.float32 for tensor in tensors)

@@ -1,0 +1,123 @@
+"""The registered operators, and compiled models that use them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from luong import kernels
+from luong.attention import Attention
+from luong.kernels import cpu_calls, operators
+
+
+@pytest.fixture(autouse=True)
+def scratch_filled_with_nan() -> None:
+    """Not here: opcheck and the compiler do not go with deterministic scratch."""
+
+
+def inputs(layout: str, steps: int, source: int) -> dict[str, Tensor]:
+    def rows(count: int, *, grad: bool = True) -> Tensor:
+        tensor = torch.randn(2, count, 5)
+        if layout == "transposed":
+            tensor = tensor.mT.contiguous().mT
+        elif layout == "expanded":
+            tensor = tensor[:1].expand(2, count, 5)
+        return tensor.detach().requires_grad_(grad)
+
+    key = rows(source)
+    powers, maxima = cpu_calls.exponentiate(key.detach())
+    return {
+        "query": rows(steps),
+        "key": key,
+        "weight": torch.randn(5, requires_grad=True),
+        "powers": powers,
+        "maxima": maxima,
+        "centres": torch.randint(0, max(source, 1), (2, steps)),
+        "band": torch.randn(2, steps, 3, requires_grad=True),
+        "incoming": torch.randn(2, steps, source),
+    }
+
+
+CALLS: dict[str, tuple[Any, ...]] = {
+    "exponentiate": ("query",),
+    "additive_scores": ("query", "key", "weight", "powers", "maxima"),
+    "additive_gradients": ("incoming", "query", "key", "weight", "powers", "maxima"),
+    "band_scores": ("query", "key", "weight", "powers", "maxima", "centres", 3),
+    "band_score_gradients": ("band", "query", "key", "weight", "powers", "maxima", "centres"),
+    "band_dot": ("query", "key", "centres", 3),
+    "band_sum": ("band", "key", "centres"),
+    "band_spread": ("band", "query", "centres", 7),
+}
+WITHOUT_DERIVATIVE = ("exponentiate", "additive_gradients", "band_score_gradients")
+
+
+@pytest.mark.parametrize(("steps", "source"), [(2, 3), (0, 3), (1, 0)])
+@pytest.mark.parametrize("layout", ["contiguous", "transposed", "expanded"])
+@pytest.mark.parametrize("name", list(CALLS))
+def test_opcheck(name: str, layout: str, steps: int, source: int) -> None:
+    tensors = inputs(layout, steps, source)
+    if name in WITHOUT_DERIVATIVE:
+        tensors = {key: tensor.detach() for key, tensor in tensors.items()}
+    arguments = tuple(tensors[a] if isinstance(a, str) else a for a in CALLS[name])
+    torch.library.opcheck(getattr(operators, name), arguments)
+
+
+@pytest.mark.parametrize("window", ["global", "local-m", "local-p"])
+@pytest.mark.parametrize("score", ["additive", "concat", "general", "scaled-dot"])
+def test_a_compiled_layer_is_right(score: str, window: str) -> None:
+    torch._dynamo.reset()
+    attention = Attention(6, 6, score=score, window=window, half_width=2, attention_size=10)
+    query = torch.randn(2, 5, 6, requires_grad=True)
+    keys = torch.randn(2, 7, 6, requires_grad=True)
+    lengths = torch.tensor([7, 4])
+
+    def context(query: Tensor, keys: Tensor, lengths: Tensor) -> Tensor:
+        return attention(query, attention.prepare(keys, lengths=lengths)).context
+
+    def everything(function: Any) -> list[Tensor]:
+        out = function(query, keys, lengths)
+        wanted = [query, keys, *attention.parameters()]
+        return [out, *torch.autograd.grad(out.square().sum(), wanted)]
+
+    compiled = torch.compile(context, fullgraph=True, backend="aot_eager")
+    for found, expected in zip(everything(compiled), everything(context), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_what_is_compiled_calls_the_operators() -> None:
+    torch._dynamo.reset()
+    seen: list[str] = []
+
+    def backend(graph: torch.fx.GraphModule, example: list[Tensor]) -> Any:
+        seen.extend(str(node.target) for node in graph.graph.nodes)
+        return graph
+
+    compiled = torch.compile(kernels.additive_scores, fullgraph=True, backend=backend)
+    arguments = torch.randn(1, 2, 3), torch.randn(1, 4, 3), torch.randn(3)
+    found = compiled(*arguments)
+    torch.testing.assert_close(found, kernels.additive_scores(*arguments))
+    assert any("luong" in name and "additive_scores" in name for name in seen), seen
+    with kernels.use_backend("reference"):
+        seen.clear()
+        compiled(*arguments)
+    assert not any("luong" in name for name in seen), seen
+
+
+def test_export_takes_the_operations_apart() -> None:
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = Attention(4, 4, score="additive", attention_size=4)
+
+        def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+            context: Tensor = self.attention(query, self.attention.prepare(keys)).context
+            return context
+
+    model = Model().eval()
+    arguments = torch.randn(2, 3, 4), torch.randn(2, 5, 4)
+    program = torch.export.export(model, arguments)
+    assert "luong" not in str(program.graph)
+    torch.testing.assert_close(program.module()(*arguments), model(*arguments))
