@@ -68,7 +68,7 @@ def test_equals_torch_over_steps(name, early_size):
     hidden, carried = start, start_cell
     for number in range(STEPS):
         late = inputs[number, :, early_size:]
-        hidden, carried = step(projected[number], late, hidden, carried)
+        hidden, carried = step(projected[number], [late], hidden, carried)
         hiddens.append(hidden)
     ((torch.stack(hiddens) * weighing).sum() + carried.sum()).backward()
 
@@ -89,9 +89,9 @@ def test_a_cell_without_gradients_gives_the_same_numbers(name):
     late = torch.randn(ROWS, 3, dtype=torch.float64)
     hidden = torch.randn(ROWS, HIDDEN_SIZE, dtype=torch.float64)
     state = torch.randn(ROWS, HIDDEN_SIZE if cell.keeps_cell else 0, dtype=torch.float64)
-    found = cell.loop()(projected, late, hidden, state)
+    found = cell.loop()(projected, [late], hidden, state)
     with torch.no_grad():
-        bare = cell.loop()(projected, late, hidden, state)
+        bare = cell.loop()(projected, [late], hidden, state)
     torch.testing.assert_close(bare, tuple(each.detach() for each in found), rtol=0, atol=1e-14)
 
 
@@ -104,9 +104,41 @@ def test_states_stay_float32_under_autocast(name):
     early, late = torch.randn(ROWS, 2), torch.randn(ROWS, 3)
     hidden = torch.randn(ROWS, HIDDEN_SIZE)
     state = torch.randn(ROWS, HIDDEN_SIZE if cell.keeps_cell else 0)
-    exact = cell.loop()(cell.project(early), late, hidden, state)
+    exact = cell.loop()(cell.project(early), [late], hidden, state)
     with torch.autocast("cpu", torch.bfloat16):
-        found = cell.loop()(cell.project(early), late, hidden, state)
+        found = cell.loop()(cell.project(early), [late], hidden, state)
     for narrow, wide in zip(found, exact, strict=True):
         assert narrow.dtype == torch.float32
         torch.testing.assert_close(narrow, wide, rtol=0, atol=0.03)
+
+
+@pytest.mark.parametrize("early_size", [0, INPUT_SIZE])
+@pytest.mark.parametrize("name", CELLS)
+def test_a_sequence_equals_its_steps(name, early_size):
+    cell = CELLS[name](early_size, INPUT_SIZE - early_size, HIDDEN_SIZE).double()
+    with torch.no_grad():
+        for parameter in cell.parameters():
+            parameter.uniform_(-1, 1)
+    inputs = torch.randn(STEPS, ROWS, INPUT_SIZE, dtype=torch.float64, requires_grad=True)
+    hidden = torch.randn(ROWS, HIDDEN_SIZE, dtype=torch.float64, requires_grad=True)
+    carried = torch.randn(ROWS, HIDDEN_SIZE if cell.keeps_cell else 0, dtype=torch.float64)
+    weighing = torch.randn(STEPS, ROWS, HIDDEN_SIZE, dtype=torch.float64)
+    wanted = (inputs, hidden, *cell.parameters())
+
+    found = cell.sequence(inputs, hidden, carried)
+    state, steps = (hidden, carried), []
+    step, projected = cell.loop(), cell.project(inputs[..., :early_size])
+    for number in range(STEPS):
+        state = step(projected[number], [inputs[number, :, early_size:]], *state)
+        steps.append(state[0])
+    expected = torch.stack(steps)
+
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-13)
+    pairs = (
+        torch.autograd.grad((each * weighing).sum(), wanted, allow_unused=True)
+        for each in (found, expected)
+    )
+    for gradient, other in zip(*pairs, strict=True):
+        # A part of no size has no gradient in the one, and an empty one in the other.
+        if gradient is not None and gradient.numel():
+            torch.testing.assert_close(gradient, other, rtol=0, atol=1e-12)

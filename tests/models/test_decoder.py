@@ -8,6 +8,7 @@ import torch
 from equations import first_row, stepped
 
 from luong.attention import SCORES, WINDOWS
+from luong.models.dropout import keep_mask
 
 EXACT = {"rtol": 0, "atol": 1e-12}
 LENGTHS = [5, 3, 1]
@@ -295,7 +296,7 @@ def test_state_dropout_keeps_the_same_units_at_every_step(make_model, pairs, opt
     torch.manual_seed(7)
     found, _ = decoder.train().unroll(embedded, state, memory)
     torch.manual_seed(7)
-    mask = torch.nn.functional.dropout(torch.ones_like(state.hidden), 0.5)
+    mask = keep_mask(*state.hidden.shape, probability=0.5, like=state.hidden)
     decoder.eval()
     for step in range(embedded.shape[1]):
         dropped = state._replace(hidden=state.hidden * mask)

@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional
 
 from luong.models import Seq2Seq
+from luong.models.cells import LSTMCell
 from luong.models.encoders import RecurrentEncoder
 
 EXACT = {"rtol": 0, "atol": 1e-12}
@@ -22,7 +23,7 @@ SAMPLE = [
 
 @pytest.fixture
 def encoder_stays_wide_where_it_must(monkeypatch):
-    """On a CPU without bfloat16 torch has no narrow LSTM; there the encoder alone is float32."""
+    """On a CPU without bfloat16 torch has no narrow LSTM; there what uses it is float32."""
     try:
         with torch.autocast("cpu", torch.bfloat16):
             torch.nn.LSTM(2, 2)(torch.zeros(1, 1, 2))
@@ -30,6 +31,7 @@ def encoder_stays_wide_where_it_must(monkeypatch):
         forward = RecurrentEncoder.forward
         wide = torch.autocast("cpu", enabled=False)
         monkeypatch.setattr(RecurrentEncoder, "forward", wide(forward))
+        monkeypatch.setattr(LSTMCell, "sequence", wide(LSTMCell.sequence))
 
 
 def loss_of(model, pairs):

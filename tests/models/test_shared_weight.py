@@ -18,7 +18,7 @@ class Plain:
     def __init__(self, weight):
         self.weight = weight
 
-    def product(self, inputs, start=None):
+    def product(self, inputs, *, start=None):
         result = inputs @ self.weight.t()
         return result if start is None else result + start
 
@@ -34,7 +34,7 @@ def unrolled(shared, inputs, starts):
     """A loop whose steps depend on one another; every second one has a start."""
     hidden, states = inputs.new_zeros(ROWS, INPUTS), []
     for number, (each, start) in enumerate(zip(inputs, starts, strict=True)):
-        result = torch.tanh(shared.product(each + hidden, start if number % 2 else None))
+        result = torch.tanh(shared.product(each + hidden, start=start if number % 2 else None))
         hidden = result[:, :INPUTS]
         states.append(result)
     return torch.stack(states)
@@ -91,7 +91,7 @@ def test_a_frozen_weight_lets_gradients_through():
 def test_inputs_of_size_zero():
     weight = nn.Parameter(torch.empty(OUTPUTS, 0))
     start = torch.randn(ROWS, OUTPUTS, requires_grad=True)
-    result = SharedWeight(weight).product(torch.empty(ROWS, 0), start)
+    result = SharedWeight(weight).product(torch.empty(ROWS, 0), start=start)
     result.sum().backward()
     assert torch.equal(result, start)
     assert weight.grad.shape == (OUTPUTS, 0)
@@ -214,7 +214,9 @@ def test_autocast_equals_a_narrow_product_per_step():
     weight, inputs, starts = make_inputs(torch.float32)
     with torch.autocast("cpu", torch.bfloat16):
         shared = SharedWeight(weight)
-        found = [shared.product(each, start) for each, start in zip(inputs, starts, strict=True)]
+        found = [
+            shared.product(each, start=start) for each, start in zip(inputs, starts, strict=True)
+        ]
         bare = shared.product(inputs[0])
     narrow = weight.bfloat16().t()
     for result, each, start in zip(found, inputs, starts, strict=True):
@@ -238,7 +240,7 @@ def test_autocast_gradients_are_close_to_float32_and_of_its_type():
 def test_autocast_is_the_same_with_and_without_gradients():
     weight, inputs, starts = make_inputs(torch.float32)
     with torch.autocast("cpu", torch.bfloat16):
-        recorded = SharedWeight(weight).product(inputs[0], starts[0])
+        recorded = SharedWeight(weight).product(inputs[0], start=starts[0])
         with torch.no_grad():
-            bare = SharedWeight(weight).product(inputs[0], starts[0])
+            bare = SharedWeight(weight).product(inputs[0], start=starts[0])
     assert torch.equal(recorded, bare)

@@ -40,6 +40,7 @@ __all__ = [
     "global_context",
     "local_context",
     "local_scores",
+    "lstm_update",
     "prepare_keys",
     "use_backend",
 ]
@@ -54,6 +55,7 @@ OPERATIONS = (
     "global_context",
     "local_scores",
     "local_context",
+    "lstm_update",
 )
 
 
@@ -393,4 +395,23 @@ def local_context(
         Context (..., T, v), in float32 at least; slots outside the source add nothing.
     """
     result: Tensor = _compute("local_context", weights, backend, weights, value, centres)
+    return result
+
+
+def lstm_update(
+    gates: Tensor, cell: Tensor, *, backend: str | None = None
+) -> tuple[Tensor, Tensor]:
+    """The element-wise part of a step of the LSTM (Hochreiter and Schmidhuber 1997).
+
+    new cell = sigmoid(f) cell + sigmoid(i) tanh(g); new hidden = sigmoid(o) tanh(new cell).
+
+    Args:
+        gates: What the matrix products gave, the blocks i, f, g, o side by side (rows, 4H).
+        cell: The cell before (rows, H).
+        backend: An engine's name; None for the default.
+
+    Returns:
+        The new hidden state and the new cell (rows, H), in float32 at least.
+    """
+    result: tuple[Tensor, Tensor] = _compute("lstm_update", gates, backend, gates, cell)
     return result

@@ -23,6 +23,7 @@ __all__ = [
     "global_context",
     "local_context",
     "local_scores",
+    "lstm_update",
     "prepare_keys",
 ]
 
@@ -114,6 +115,17 @@ def local_context(weights: Tensor, value: Tensor, centres: Tensor) -> Tensor:
         _folded(weights, lead, 2), _folded(value, lead, 2), _folded(centres.long(), lead, 1)
     )
     return context.reshape(*lead, *context.shape[1:])
+
+
+def lstm_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+    """See `luong.kernels.lstm_update`."""
+    gates, cell = at_least_float32(gates), at_least_float32(cell)
+    # A compiler fuses such passes itself.
+    if not _all_float32(cell) or operators.traced(gates):
+        return reference.lstm_update(gates, cell)
+    compute: Any = operators.LSTMUpdate.apply
+    new: tuple[Tensor, Tensor] = compute(gates, cell)
+    return new
 
 
 def _exponentials(key: Tensor) -> tuple[Tensor, Tensor]:

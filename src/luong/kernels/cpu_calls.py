@@ -15,12 +15,15 @@ import numpy
 import torch
 from torch import Tensor
 
-from luong.kernels import cpu_additive, cpu_local
+from luong.kernels import cpu_additive, cpu_local, cpu_lstm
 from luong.kernels.cpu_additive import PAD, padded
 from luong.kernels.threads import share
 
 # Terms of a sum below which waking a thread costs more than it saves.
 SMALL = 2**19
+
+# What a unit of an LSTM takes, in terms of a sum.
+_LSTM_WORK = 40
 
 # Elements from which memory is taken in huge pages.
 LARGE = 2**22
@@ -148,6 +151,27 @@ def band_spread(weights: Tensor, rows: Tensor, centres: Tensor, source: int) -> 
     work = batch * (steps * width + source) * size
     _by_columns(batch, size, work, cpu_local.band_spread, arrays, out)
     return spread
+
+
+def lstm_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, ...]:
+    """New hidden state and cell (rows, H), and what the backward wants: see `cpu_lstm.update`."""
+    rows, size = cell.shape
+    kept = empty(rows, 4 * size), empty(rows, size)
+    new = empty(rows, size), empty(rows, size)
+    out = tuple(_array(tensor) for tensor in (*kept, *new))
+    _by_rows(rows, _LSTM_WORK * size, cpu_lstm.update, (_rows(gates), _rows(cell)), out)
+    return *new, *kept
+
+
+def lstm_gradients(
+    activated: Tensor, squashed: Tensor, cell: Tensor, to_hidden: Tensor, to_cell: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Gradients of `lstm_update` for gates and cell."""
+    arrays = tuple(_rows(x) for x in (activated, squashed, cell, to_hidden, to_cell))
+    gradients = torch.empty_like(activated), empty(*cell.shape)
+    out = tuple(_array(gradient) for gradient in gradients)
+    _by_rows(len(cell), _LSTM_WORK * cell.shape[1], cpu_lstm.gradients, arrays, out)
+    return gradients
 
 
 def _gradients(

@@ -148,6 +148,31 @@ class BandSpread(torch.autograd.Function):
         return weights_gradient, rows_gradient, None, None
 
 
+class LSTMUpdate(torch.autograd.Function):
+    """The element-wise part of a step of the LSTM: (rows, 4H) and (rows, H) to two (rows, H)."""
+
+    @staticmethod
+    def forward(ctx: Any, gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        """Keep the gates after their functions."""
+        ctx.set_materialize_grads(False)
+        hidden, new_cell, activated, squashed = cpu_calls.lstm_update(gates, cell)
+        ctx.save_for_backward(gates, cell, activated, squashed)
+        return hidden, new_cell
+
+    @staticmethod
+    def backward(ctx: Any, to_hidden: Tensor | None, to_cell: Tensor | None) -> Gradients:
+        """One pass over the gates."""
+        gates, cell, activated, squashed = ctx.saved_tensors
+        zeros = torch.zeros_like(cell)
+        to_hidden = zeros if to_hidden is None else to_hidden
+        to_cell = zeros if to_cell is None else to_cell
+        if torch.is_grad_enabled():
+            new = torch.cat(reference.lstm_update(gates, cell), -1)
+            incoming = torch.cat((to_hidden, to_cell), -1)
+            return reference.differentiable(new, (gates, cell), incoming)
+        return cpu_calls.lstm_gradients(activated, squashed, cell, to_hidden, to_cell)
+
+
 def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
     return function.apply(*arguments)  # type: ignore[no-untyped-call]
 

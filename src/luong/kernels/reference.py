@@ -50,6 +50,14 @@ def global_context(weights: Tensor, value: Tensor) -> Tensor:
     return at_least_float32(weights) @ at_least_float32(value)
 
 
+def lstm_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+    """See `luong.kernels.lstm_update`."""
+    entry, forget, candidate, exit_ = at_least_float32(gates).chunk(4, -1)
+    new = torch.sigmoid(forget) * at_least_float32(cell)
+    new = new + torch.sigmoid(entry) * torch.tanh(candidate)
+    return torch.sigmoid(exit_) * torch.tanh(new), new
+
+
 def local_scores(
     query: Tensor,
     key: Tensor | PreparedKeys,

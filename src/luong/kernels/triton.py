@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from luong.kernels.prepared import PreparedKeys
-from luong.kernels.reference import at_least_float32, dot_scores, global_context
+from luong.kernels.reference import at_least_float32, dot_scores, global_context, lstm_update
 from luong.kernels.sdpa import dot_attention
 from luong.kernels.triton_additive import (
     BLOCK_QUERIES,
@@ -43,6 +43,7 @@ __all__ = [
     "global_context",
     "local_context",
     "local_scores",
+    "lstm_update",
     "prepare_keys",
 ]
 

@@ -8,16 +8,17 @@ a step of the LSTM is one product. The arithmetic is that of torch.nn.LSTMCell a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from typing_extensions import override
 
+from luong import kernels
 from luong.models.shared_weight import SharedWeight
 
-Step = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+Step = Callable[[Tensor, Sequence[Tensor], Tensor, Tensor], tuple[Tensor, Tensor]]
 """A step of a cell, see `Cell.loop`."""
 
 
@@ -50,9 +51,22 @@ class Cell(nn.Module, ABC):
         """The step of one loop, whose weights get their gradient once after it.
 
         Returns:
-            A function of what `project` gave for this step (B, gates * H), the late input
-            (B, late_size), the hidden state (B, H), and the cell (B, H), float32 at least, or
-            (B, 0) where none is kept; it gives the new hidden state and cell.
+            A function of what `project` gave for this step (B, gates * H), the late inputs,
+            which side by side are (B, late_size), the hidden state (B, H), and the cell (B, H),
+            float32 at least, or (B, 0) where none is kept; it gives the new hidden state and cell.
+        """
+
+    @abstractmethod
+    def sequence(self, inputs: Tensor, hidden: Tensor, cell: Tensor) -> Tensor:
+        """All steps at once, where every input is known before the loop.
+
+        Args:
+            inputs: Early inputs, or late ones if the cell has only those, (T, B, size).
+            hidden: The state before the first step (B, H).
+            cell: The cell before it, (B, H) or (B, 0).
+
+        Returns:
+            The hidden states (T, B, H).
         """
 
 
@@ -71,14 +85,20 @@ class LSTMCell(Cell):
         weight = SharedWeight(self.late_weight)
 
         def step(
-            projected: Tensor, late: Tensor, hidden: Tensor, cell: Tensor
+            projected: Tensor, late: Sequence[Tensor], hidden: Tensor, cell: Tensor
         ) -> tuple[Tensor, Tensor]:
-            gates = weight.product(torch.cat([late, hidden], -1), projected).to(cell.dtype)
-            entry, forget, candidate, exit_ = gates.chunk(4, -1)
-            cell = torch.sigmoid(forget) * cell + torch.sigmoid(entry) * torch.tanh(candidate)
-            return torch.sigmoid(exit_) * torch.tanh(cell), cell
+            return kernels.lstm_update(weight.product(*late, hidden, start=projected), cell)
 
         return step
+
+    @override
+    def sequence(self, inputs: Tensor, hidden: Tensor, cell: Tensor) -> Tensor:
+        size = self.late_weight.shape[1] - hidden.shape[-1]
+        late, recurrent = self.late_weight[:, :size], self.late_weight[:, size:]
+        given = late if size else self.early_weight
+        weights = [given, recurrent, self.bias, torch.zeros_like(self.bias)]
+        state = hidden.unsqueeze(0), cell.unsqueeze(0)
+        return torch.lstm(inputs, state, weights, True, 1, 0.0, self.training, False, False)[0]
 
 
 class GRUCell(Cell):
@@ -101,9 +121,11 @@ class GRUCell(Cell):
         )
 
         def step(
-            projected: Tensor, late: Tensor, hidden: Tensor, cell: Tensor
+            projected: Tensor, late: Sequence[Tensor], hidden: Tensor, cell: Tensor
         ) -> tuple[Tensor, Tensor]:
-            from_input = late_weight.product(late, projected).to(hidden.dtype)
+            # Without a late input there still is one, of no width.
+            inputs = (*late, hidden[:, :0])
+            from_input = late_weight.product(*inputs, start=projected).to(hidden.dtype)
             from_hidden = hidden_weight.product(hidden).to(hidden.dtype) + self.hidden_bias
             input_reset, input_update, input_new = from_input.chunk(3, -1)
             hidden_reset, hidden_update, hidden_new = from_hidden.chunk(3, -1)
@@ -113,6 +135,13 @@ class GRUCell(Cell):
             return new + update * (hidden - new), cell
 
         return step
+
+    @override
+    def sequence(self, inputs: Tensor, hidden: Tensor, cell: Tensor) -> Tensor:
+        late = self.late_weight if self.late_weight.shape[1] else self.early_weight
+        weights: list[Tensor] = [late, self.hidden_weight, self.bias, self.hidden_bias]
+        state = hidden.unsqueeze(0)
+        return torch.gru(inputs, state, weights, True, 1, 0.0, self.training, False, False)[0]
 
 
 CELLS: dict[str, type[Cell]] = {"lstm": LSTMCell, "gru": GRUCell}

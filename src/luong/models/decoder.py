@@ -12,15 +12,16 @@ It knows no words: it takes embedded tokens and gives attentional states.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from luong.attention import Attention, AttentionOutput, Memory
 from luong.config import ModelConfig
 from luong.models.cells import CELLS, Cell, Step
+from luong.models.dropout import dropout, keep_mask
 from luong.models.encoders import Encoded
 from luong.models.shared_weight import SharedWeight
 
@@ -54,11 +55,19 @@ class DecoderState(NamedTuple):
 
 
 class _Loop(NamedTuple):
-    """What the steps of one loop share: their weights, and the mask of the state dropout."""
+    """What the steps of one loop share: their weights, and the masks of dropout.
+
+    Attributes:
+        cells: The steps of the recurrent layers.
+        combine: W_c.
+        state_mask: For the hidden state, the same at every step (rows, L, H).
+        masks: For the attentional states, one (rows, H) for each step.
+    """
 
     cells: list[Step]
     combine: SharedWeight
-    kept: Tensor | None
+    state_mask: Tensor | None = None
+    masks: Sequence[Tensor] | None = None
 
 
 class Bridge(nn.Module):
@@ -157,7 +166,7 @@ class Decoder(nn.Module):
             source (rows, S).
         """
         projected = self._first.project(embedded)
-        state, attended = self._advance(projected, state, memory, self._loop(None))
+        state, attended = self._advance(projected, state, memory, self._loop())
         weights = attended.dense(memory.mask.shape[1]).flatten(0, 1)
         return state, (state.attentional, weights)
 
@@ -180,34 +189,55 @@ class Decoder(nn.Module):
         Returns:
             Attentional states (B, T, H), and the weights (B, T, S) or None.
         """
-        kept = None
-        if self.training and self.state_dropout:
-            kept = functional.dropout(torch.ones_like(state.hidden), self.state_dropout)
-        loop = self._loop(kept)
-        projected = self._first.project(embedded).unbind(1)
         source_length = memory.mask.shape[1]
+        steps = embedded.transpose(0, 1)
         if not self.feeds and not self.attends_first:
-            tops, steps = [], torch.arange(len(projected), device=embedded.device)
-            positions = state.position.unsqueeze(1) + steps
-            for inputs in projected:
-                state = self._update(inputs, None, state, loop)
-                tops.append(state.hidden[:, -1])
-            top = torch.stack(tops, 1)
+            top = self._recurrence(steps, state).transpose(0, 1).to(state.hidden.dtype)
+            offsets = torch.arange(len(steps), device=embedded.device)
+            positions = state.position.unsqueeze(1) + offsets
             attended = self.attention(top, memory, positions=positions, need_weights=need_weights)
             weights = attended.dense(source_length) if need_weights else None
-            combined = self._combined(attended.context.flatten(0, 1), top.flatten(0, 1), loop)
-            return combined.view_as(top), weights
+            combined = torch.tanh(self.combine(torch.cat((attended.context, top), -1)))
+            return dropout(combined.to(top.dtype), self.layer_dropout, self.training), weights
+        loop = self._loop(state.hidden, len(steps))
         states, rows = [], []
-        for inputs in projected:
-            state, attended = self._advance(inputs, state, memory, loop, need_weights)
+        for time, inputs in enumerate(self._first.project(steps).unbind()):
+            state, attended = self._advance(inputs, state, memory, loop, time, need_weights)
             states.append(state.attentional)
             if need_weights:
                 rows.append(attended.dense(source_length).squeeze(1))
         return torch.stack(states, 1), torch.stack(rows, 1) if need_weights else None
 
-    def _loop(self, kept: Tensor | None) -> _Loop:
+    def _loop(self, hidden: Tensor | None = None, steps: int = 0) -> _Loop:
+        """The weights, and masks for the steps of a training loop that starts from `hidden`."""
         cells = [cast(Cell, cell).loop() for cell in self.cells]
-        return _Loop(cells, SharedWeight(self.combine.weight), kept)
+        loop = _Loop(cells, SharedWeight(self.combine.weight))
+        if hidden is None or not self.training:
+            return loop
+        if self.layer_dropout:
+            shape = (steps, len(hidden), hidden.shape[-1])
+            masks = keep_mask(*shape, probability=self.layer_dropout, like=hidden)
+            loop = loop._replace(masks=masks.unbind())
+        if self.state_dropout:
+            mask = keep_mask(*hidden.shape, probability=self.state_dropout, like=hidden)
+            loop = loop._replace(state_mask=mask)
+        return loop
+
+    def _recurrence(self, steps: Tensor, state: DecoderState) -> Tensor:
+        """The top layer's states (T, B, H), where no step needs what attention gave before it."""
+        if self.training and self.state_dropout:
+            loop = self._loop(state.hidden, len(steps))
+            tops = []
+            for inputs in self._first.project(steps).unbind():
+                state = self._update(inputs, None, state, loop)
+                tops.append(state.hidden[:, -1])
+            return torch.stack(tops)
+        for layer, cell in enumerate(self.cells):
+            if layer:
+                steps = dropout(steps, self.layer_dropout, self.training)
+            start = state.hidden[:, layer], state.cell[:, layer]
+            steps = cast(Cell, cell).sequence(steps, *start)
+        return steps
 
     @property
     def _first(self) -> Cell:
@@ -219,9 +249,10 @@ class Decoder(nn.Module):
         state: DecoderState,
         memory: Memory,
         loop: _Loop,
+        time: int = 0,
         need_weights: bool = True,
     ) -> tuple[DecoderState, AttentionOutput]:
-        """One step from the projected tokens on."""
+        """One step from the projected tokens on; `time` counts the steps of the loop."""
         sentences = memory.mask.shape[0]
         positions = state.position.view(sentences, -1)
 
@@ -235,8 +266,14 @@ class Decoder(nn.Module):
         else:
             state = self._update(projected, None, state, loop)
             attended = attend(state.hidden)
-        context = attended.context.flatten(0, 1)
-        attentional = self._combined(context, state.hidden[:, -1], loop)
+        hidden = state.hidden[:, -1]
+        # h~ = tanh(W_c [c; h]) (Luong 2015, equation 5).
+        combined = loop.combine.product(attended.context.flatten(0, 1), hidden)
+        attentional = torch.tanh(combined).to(hidden.dtype)
+        if loop.masks is None:
+            attentional = dropout(attentional, self.layer_dropout, self.training)
+        else:
+            attentional = attentional * loop.masks[time]
         state = state._replace(attentional=attentional, position=state.position + 1)
         return state, attended
 
@@ -244,23 +281,22 @@ class Decoder(nn.Module):
         self, projected: Tensor, context: Tensor | None, state: DecoderState, loop: _Loop
     ) -> DecoderState:
         """The recurrent layers alone."""
-        fed = [state.attentional] if self.feeds else []
+        late = [state.attentional] if self.feeds else []
         if context is not None:
-            fed.append(context)
-        late = torch.cat(fed, -1) if fed else projected.new_zeros(len(projected), 0)
-        hidden = state.hidden if loop.kept is None else state.hidden * loop.kept
+            late.append(context)
+        hidden = state.hidden if loop.state_mask is None else state.hidden * loop.state_mask
         hiddens: list[Tensor] = []
         cells: list[Tensor] = []
         for layer, step in enumerate(loop.cells):
             if layer:
-                late = functional.dropout(hiddens[-1], self.layer_dropout, self.training)
-                projected = cast(Cell, self.cells[layer]).project(late[:, :0])
+                late = [dropout(hiddens[-1], self.layer_dropout, self.training)]
+                projected = cast(Cell, self.cells[layer]).project(late[0][:, :0])
             new_hidden, new_cell = step(projected, late, hidden[:, layer], state.cell[:, layer])
             hiddens.append(new_hidden)
             cells.append(new_cell)
-        return state._replace(hidden=torch.stack(hiddens, 1), cell=torch.stack(cells, 1))
+        return state._replace(hidden=_stacked(hiddens), cell=_stacked(cells))
 
-    def _combined(self, context: Tensor, hidden: Tensor, loop: _Loop) -> Tensor:
-        """h~ = tanh(W_c [c; h]) (Luong 2015, equation 5), with dropout; of rows."""
-        attentional = torch.tanh(loop.combine.product(torch.cat([context, hidden], -1)))
-        return functional.dropout(attentional.to(hidden.dtype), self.layer_dropout, self.training)
+
+def _stacked(layers: list[Tensor]) -> Tensor:
+    """(rows, L, H), a view where there is one layer."""
+    return layers[0].unsqueeze(1) if len(layers) == 1 else torch.stack(layers, 1)

@@ -6,10 +6,10 @@ from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from luong.attention import masks
 from luong.config import ModelConfig
+from luong.models.dropout import dropout
 
 
 class Encoded(NamedTuple):
@@ -73,7 +73,7 @@ class RecurrentEncoder(nn.Module):
         finals = []
         for number, layer in enumerate(self.layers):
             if number:
-                states = functional.dropout(states, self.layer_dropout, self.training)
+                states = dropout(states, self.layer_dropout, self.training)
             outputs = []
             for direction, recurrent in enumerate(cast(nn.ModuleList, layer)):
                 inputs = _permuted(states, reversal) if direction else states
@@ -86,7 +86,7 @@ class RecurrentEncoder(nn.Module):
         states = states.to(embedded.dtype)
         # The same units at every position (Gal and Ghahramani 2016).
         units = states.new_ones(len(states), 1, states.shape[-1])
-        kept = functional.dropout(units, self.state_dropout, self.training)
+        kept = dropout(units, self.state_dropout, self.training)
         final = torch.cat(finals, -1).view(len(states), len(self.layers), -1)
         return Encoded(states * kept, final.to(embedded.dtype))
 
@@ -99,4 +99,6 @@ def _reversal(lengths: Tensor, size: int) -> Tensor:
 
 
 def _permuted(states: Tensor, positions: Tensor) -> Tensor:
-    return states.take_along_dim(positions.unsqueeze(-1), 1)
+    batch, size, width = states.shape
+    rows = positions + size * torch.arange(batch, device=positions.device).unsqueeze(-1)
+    return states.reshape(-1, width).index_select(0, rows.view(-1)).view(states.shape)

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from luong.attention import Memory
 from luong.config import ModelConfig
 from luong.models.decoder import Decoder, DecoderState
+from luong.models.dropout import dropout
 from luong.models.encoders import RecurrentEncoder
 from luong.models.output import OutputLayer
 
@@ -127,4 +127,4 @@ class Seq2Seq(nn.Module):
         return state, StepOutput(torch.log_softmax(logits, -1), weights)
 
     def _embedded(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
-        return functional.dropout(embedding(tokens), self.input_dropout, self.training)
+        return dropout(embedding(tokens), self.input_dropout, self.training)

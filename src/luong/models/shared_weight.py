@@ -40,19 +40,24 @@ class SharedWeight:
             self.matrix = weight.detach().to(self.dtype)
             self._token = cast(Tensor, _Gate.apply(weight, self.notes))  # type: ignore[no-untyped-call]
 
-    def product(self, inputs: Tensor, start: Tensor | None = None) -> Tensor:
-        """The product inputs W^T, plus a start (rows, outputs) if there is one.
+    def product(self, *parts: Tensor, start: Tensor | None = None) -> Tensor:
+        """The product [parts] W^T, plus a start (rows, outputs) if there is one.
 
         Args:
-            inputs: (rows, inputs).
+            parts: What stands side by side (rows, inputs).
             start: Added to the product; a bias (outputs) will not do.
         """
         if self._token is None:
+            inputs = _joined(parts)
             if start is None:
                 return inputs @ self.matrix.t()
             return torch.addmm(start, inputs, self.matrix.t())
-        result = _Product.apply(inputs, start, self._token, self)  # type: ignore[no-untyped-call]
+        result = _Product.apply(start, self._token, self, *parts)  # type: ignore[no-untyped-call]
         return cast(Tensor, result)
+
+
+def _joined(parts: tuple[Tensor, ...]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
 
 
 class _Notes:
@@ -100,10 +105,12 @@ class _Gate(torch.autograd.Function):
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, inputs: Tensor, start: Tensor | None, token: Tensor, shared: SharedWeight
+        ctx: Any, start: Tensor | None, token: Tensor, shared: SharedWeight, *parts: Tensor
     ) -> Tensor:
-        ctx.notes, ctx.dtype, ctx.has_start = shared.notes, inputs.dtype, start is not None
-        inputs = inputs.to(shared.dtype)
+        ctx.notes, ctx.has_start = shared.notes, start is not None
+        ctx.dtypes = [part.dtype for part in parts]
+        ctx.sizes = [part.shape[-1] for part in parts]
+        inputs = _joined(parts).to(shared.dtype)
         # Saving the matrix, too, lets autograd notice if it was changed in place meanwhile.
         ctx.save_for_backward(inputs, shared.matrix)
         if start is None:
@@ -112,8 +119,10 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, Tensor, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         inputs, matrix = ctx.saved_tensors
         ctx.notes.add(inputs, gradient)
-        to_inputs = (gradient @ matrix).to(ctx.dtype)
-        return to_inputs, gradient if ctx.has_start else None, gradient.new_zeros(()), None
+        to_parts = (gradient @ matrix).split(ctx.sizes, -1)
+        typed = [part.to(dtype) for part, dtype in zip(to_parts, ctx.dtypes, strict=True)]
+        to_start = gradient if ctx.has_start else None
+        return to_start, gradient.new_zeros(()), None, *typed

@@ -1,0 +1,133 @@
+"""Loops of the LSTM's element-wise part on the CPU, over rows of gates.
+
+A step of the LSTM is one matrix product and then, in plain torch, some ten passes over its
+result, each with its own call, and twenty backward. Here it is one pass each way.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luong.kernels.compiled import compiled, exponential
+
+Floats = NDArray[np.float32]
+
+_ONE = np.float32(1.0)
+_TWO = np.float32(2.0)
+_MINUS_HALF = np.float32(-0.5)
+
+
+@compiled
+def _sigmoid(values: Floats, out: Floats) -> None:
+    for c in range(values.shape[0]):
+        out[c] = _ONE / (_ONE + exponential(values[c] * _MINUS_HALF))
+
+
+@compiled
+def _tanh(values: Floats, out: Floats) -> None:
+    for c in range(values.shape[0]):
+        out[c] = _ONE - _TWO / (_ONE + exponential(values[c]))
+
+
+@compiled
+def _combine(entry: Floats, forget: Floats, candidate: Floats, cell: Floats, out: Floats) -> None:
+    for c in range(cell.shape[0]):
+        out[c] = forget[c] * cell[c] + entry[c] * candidate[c]
+
+
+@compiled
+def _multiply(left: Floats, right: Floats, out: Floats) -> None:
+    for c in range(left.shape[0]):
+        out[c] = left[c] * right[c]
+
+
+@compiled
+def update(
+    gates: Floats,
+    cell: Floats,
+    first: int,
+    last: int,
+    activated: Floats,
+    squashed: Floats,
+    new_hidden: Floats,
+    new_cell: Floats,
+) -> None:
+    """Rows [first, last): the new hidden state and cell.
+
+    What the backward wants is kept: the gates after their functions in `activated`, and
+    tanh(new cell) in `squashed`.
+    """
+    size = cell.shape[1]
+    for row in range(first, last):
+        a = activated[row]
+        _sigmoid(gates[row, : 2 * size], a[: 2 * size])
+        _tanh(gates[row, 2 * size : 3 * size], a[2 * size : 3 * size])
+        _sigmoid(gates[row, 3 * size :], a[3 * size :])
+        _combine(a[:size], a[size : 2 * size], a[2 * size : 3 * size], cell[row], new_cell[row])
+        _tanh(new_cell[row], squashed[row])
+        _multiply(a[3 * size :], squashed[row], new_hidden[row])
+
+
+@compiled
+def _row_gradients(  # noqa: PLR0913 - a loop vectorises over plain rows only
+    entry: Floats,
+    forget: Floats,
+    candidate: Floats,
+    exit_: Floats,
+    squashed: Floats,
+    cell: Floats,
+    to_hidden: Floats,
+    to_cell: Floats,
+    entry_gradient: Floats,
+    forget_gradient: Floats,
+    candidate_gradient: Floats,
+    exit_gradient: Floats,
+    cell_gradient: Floats,
+) -> None:
+    for c in range(cell.shape[0]):
+        i = entry[c]
+        f = forget[c]
+        g = candidate[c]
+        o = exit_[c]
+        s = squashed[c]
+        d = to_cell[c] + to_hidden[c] * o * (_ONE - s * s)
+        entry_gradient[c] = d * g * i * (_ONE - i)
+        forget_gradient[c] = d * cell[c] * f * (_ONE - f)
+        candidate_gradient[c] = d * i * (_ONE - g * g)
+        exit_gradient[c] = to_hidden[c] * s * o * (_ONE - o)
+        cell_gradient[c] = d * f
+
+
+@compiled
+def gradients(
+    activated: Floats,
+    squashed: Floats,
+    cell: Floats,
+    to_hidden: Floats,
+    to_cell: Floats,
+    first: int,
+    last: int,
+    gates_gradient: Floats,
+    cell_gradient: Floats,
+) -> None:
+    """Rows [first, last): gradients for the gates and for the cell before the update."""
+    size = cell.shape[1]
+    for row in range(first, last):
+        a = activated[row]
+        out = gates_gradient[row]
+        _row_gradients(
+            a[:size],
+            a[size : 2 * size],
+            a[2 * size : 3 * size],
+            a[3 * size :],
+            squashed[row],
+            cell[row],
+            to_hidden[row],
+            to_cell[row],
+            out[:size],
+            out[size : 2 * size],
+            out[2 * size : 3 * size],
+            out[3 * size :],
+            cell_gradient[row],
+        )
