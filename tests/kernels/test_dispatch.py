@@ -11,7 +11,7 @@ import torch
 
 from luong import kernels
 from luong.errors import UserError
-from luong.kernels import Backend, choose, use_backend
+from luong.kernels import Backend, choose, dispatch, use_backend
 
 
 def refuses(operation, device_type, dtype):
@@ -27,8 +27,8 @@ def backends(monkeypatch):
     absent = Backend("absent", "luong_test_absent", refuses)
     serving = Backend("other", other.__name__, lambda *_: None)
     reference = next(backend for backend in kernels.BACKENDS if backend.name == "reference")
-    monkeypatch.setattr(kernels, "BACKENDS", (absent, reference, serving))
-    monkeypatch.setattr(kernels, "_served", {})
+    monkeypatch.setattr(dispatch, "BACKENDS", (absent, reference, serving))
+    monkeypatch.setattr(dispatch, "_served", {})
 
 
 def chosen(backend=None):

@@ -95,6 +95,11 @@ def compare(
         close(f"gradient of {name}", *trio, scale, narrow)
 
 
+def everything(queries: int, keys: int) -> Tensor:
+    """A mask that allows all."""
+    return torch.ones(queries, keys, dtype=torch.bool, device=device)
+
+
 def additive(
     t: int, s: int, n: int, scale: float = 1.0, dtype: str = "float32", layout: str = ""
 ) -> None:
@@ -159,28 +164,14 @@ def local(
     )  # fmt: skip
 
 
-def attended(
-    query: Tensor, key: Tensor, weight: Tensor, value: Tensor, bias: Tensor, mask: Tensor
-) -> Tensor:
-    """Context and log-sum-exp side by side, 0 for the latter where nothing may be attended."""
-    scores = (reference.additive_scores(query, key, weight) + bias).masked_fill(~mask, -torch.inf)
-    empty = ~mask.any(-1, keepdim=True)
-    scores = scores.masked_fill(empty, 0.0)
-    shares = torch.softmax(scores, -1).masked_fill(~mask, 0.0)
-    log_sum = torch.zeros(scores.shape[:-1], dtype=scores.dtype).unsqueeze(-1)
-    if scores.shape[-1]:
-        log_sum = torch.logsumexp(scores, -1, keepdim=True).masked_fill(empty, 0.0)
-    return torch.cat([shares @ value, log_sum], -1)
-
-
 def attention(
     t: int, s: int, n: int, v: int, scale: float = 1.0, dtype: str = "float32", layout: str = ""
 ) -> None:
-    mask = torch.rand(2, t, s) > 0.3
+    mask = (torch.rand(2, t, s) > 0.3) & (
+        torch.arange(s) < torch.tensor([s, s // 2])[:, None, None]
+    )
     if t:
         mask[0, 0] = False
-    lengths = torch.tensor([s, s // 2])
-    allowed = mask & (torch.arange(s) < lengths[:, None])[:, None]
     inputs = {
         "query": random(2, t, n, scale=scale, dtype=dtype, layout=layout),
         "key": random(2, s, n, scale=scale, dtype=dtype, layout=layout),
@@ -190,21 +181,20 @@ def attention(
     }
     magnitude = 4 * (1 + inputs["weight"].detach().abs().sum().item())
 
-    def run(query: Tensor, key: Tensor, weight: Tensor, value: Tensor, bias: Tensor) -> Tensor:
-        context, log_sum = triton.additive_attention(
-            query, key, weight, value,
-            mask=laid(mask, "transposed"), lengths=lengths.to(device), bias=bias,
-        )  # fmt: skip
-        empty = ~allowed.any(-1).to(device)
-        assert torch.equal(log_sum == -torch.inf, empty), "log-sum-exp of rows with nothing"
+    def run(*given: Tensor) -> Tensor:
+        context = triton.additive_attention(*given[:4], laid(mask, "transposed"), given[4])
+        empty = ~mask.any(-1).to(device)
         assert not context[empty].any(), "context of rows with nothing to attend"
-        return torch.cat([context, log_sum.masked_fill(empty, 0.0).unsqueeze(-1)], -1)
+        return context
+
+    def truth(*given: Tensor) -> Tensor:
+        return reference.additive_attention(*given[:4], mask, given[4])
 
     def scales(error: Tensor) -> list[Tensor | float]:
         most = magnitude * (float(error.sum()) + 1.0)
         return [magnitude, *[most for _ in inputs]]
 
-    compare(run, lambda *given: attended(*given, allowed), inputs, scales, dtype)
+    compare(run, truth, inputs, scales, dtype)
 
 
 def large_row_leaves_others() -> None:
@@ -255,9 +245,8 @@ def nan_comes_out(queries: int) -> None:
     scores = triton.additive_scores(wrong, key, weight)
     assert scores[0, 0].isnan().all(), "a NaN in the query did not come out"
     assert torch.equal(scores[0, 1:], plain[0, 1:]), "a NaN reached another row"
-    context, log_sum = triton.additive_attention(wrong, key, weight, key)
+    context = triton.additive_attention(wrong, key, weight, key, everything(queries, 4))
     assert context[0, 0].isnan().all(), "context hides a NaN"
-    assert log_sum[0, 0].isnan(), "log-sum-exp hides a NaN"
     assert context[0, 1:].isfinite().all(), "a NaN reached another context"
     band = triton.local_scores(
         wrong, key, torch.ones(1, queries, dtype=torch.long, device=device), 2, weight
@@ -275,11 +264,9 @@ def masked_takes_no_part(junk: float) -> None:
 
     def run(key: Tensor, value: Tensor) -> list[Tensor]:
         key, value = (t.detach().requires_grad_() for t in (key, value))
-        context, log_sum = triton.additive_attention(
-            query, key, weight, value, mask=mask.to(device)
-        )
+        context = triton.additive_attention(query, key, weight, value, mask.to(device))
         found = gradients(context, (query, key, weight, value), torch.ones_like(context))
-        return [context, log_sum, *found]
+        return [context, *found]
 
     clean = run(key, value)
     dirty_key, dirty_value = key.detach().clone(), value.detach().clone()
@@ -288,16 +275,16 @@ def masked_takes_no_part(junk: float) -> None:
         dirty_value[row, column] = junk
     for before, after in zip(clean, run(dirty_key, dirty_value), strict=True):
         assert torch.equal(before, after), f"{junk} in masked rows changed a result"
-    assert not clean[2][1, 0].any(), "gradient of a query with nothing to attend"
+    assert not clean[1][1, 0].any(), "gradient of a query with nothing to attend"
 
 
 def masked_for_some() -> None:
     query, key, weight, value = random(1, 3, 4), random(1, 3, 4), random(4), random(1, 3, 5)
     mask = ~torch.eye(3, dtype=torch.bool, device=device).unsqueeze(0)
-    plain, _ = triton.additive_attention(query, key, weight, value, mask=mask)
+    plain = triton.additive_attention(query, key, weight, value, mask)
     dirty = value.detach().clone()
     dirty[0, 1] = torch.nan
-    context, _ = triton.additive_attention(query, key, weight, dirty, mask=mask)
+    context = triton.additive_attention(query, key, weight, dirty, mask)
     assert torch.equal(context[0, 1], plain[0, 1]), "a value masked for this query reached it"
     assert context[0, [0, 2]].isnan().all(), "a live NaN was hidden"
 
@@ -307,9 +294,9 @@ def repeats() -> None:
     centres = torch.randint(0, 9, (2, 9), device=device)
 
     def run() -> list[Tensor]:
-        context, log_sum = triton.additive_attention(query, key, weight, value)
+        context = triton.additive_attention(query, key, weight, value, everything(9, 9))
         band = triton.local_scores(query, key, centres, 2, weight)
-        total = context.sum() + log_sum.sum() + (band * band).sum()
+        total = context.sum() + (band * band).sum()
         return [
             context,
             band,
@@ -324,19 +311,15 @@ def leading_dimensions() -> None:
     query, key, weight = random(2, 3, 5, 7), random(2, 1, 6, 7), random(7)
     value, bias = random(2, 3, 6, 4), random(3, 1, 6)
     mask = torch.rand(2, 1, 1, 6, device=device) > 0.3
-    lengths = torch.tensor([[6], [3]], device=device)
     scores = triton.additive_scores(query, key, weight)
     assert torch.allclose(scores, reference.additive_scores(query, key, weight), atol=1e-5)
-    context, log_sum = triton.additive_attention(
-        query, key, weight, value, mask=mask, lengths=lengths, bias=bias
-    )
-    allowed = mask & (torch.arange(6, device=device) < lengths[..., None, None])
-    given = (query, key, weight, value, bias)
-    truth = attended(*(g.cpu() for g in given), allowed.cpu().expand(2, 3, 5, 6))
-    assert log_sum.shape == (2, 3, 5)
-    assert torch.allclose(context.cpu(), truth[..., :-1], atol=1e-5)
+    given = (query, key, weight, value)
+    context = triton.additive_attention(*given, mask, bias)
+    truth = reference.additive_attention(*given, mask, bias)
+    assert torch.allclose(context, truth, atol=1e-5)
+    given = (*given, bias)
     found = gradients(context, given, torch.ones_like(context))
-    expected = gradients(truth[..., :-1], given, torch.ones(context.shape))
+    expected = gradients(truth, given, torch.ones_like(truth))
     for name, left, right in zip("qkwvb", found, expected, strict=True):
         assert torch.allclose(left, right, atol=1e-4), f"gradient {name}"
     single = triton.local_scores(query[0, 0], key[0, 0], torch.arange(5, device=device), 1, weight)
@@ -366,13 +349,22 @@ def with_setting(module: Any, name: str, value: Any, check: Callable[[], None]) 
         setattr(module, name, before)
 
 
-def refuses_float_masks() -> None:
-    rows = random(1, 2, 3)
-    try:
-        triton.additive_attention(rows, rows, random(3), rows, mask=torch.ones(1, 2, 2))
-    except TypeError:
-        return
-    raise AssertionError("a float mask was taken")
+def second_derivatives() -> None:
+    query, key, weight, value = random(1, 3, 4), random(1, 5, 4), random(4), random(1, 5, 2)
+    bias, centres = random(3, 5), torch.tensor([[0, 2, 4]], device=device)
+    given = (query, key, weight, value, bias)
+
+    def second(module: Any) -> list[Tensor]:
+        context = module.additive_attention(query, key, weight, value, everything(3, 5), bias)
+        band = module.local_scores(query, key, centres, 1, weight)
+        dots = module.local_scores(query, key, centres, 1)
+        total = context.exp().sum() + module.additive_scores(query, key, weight).exp().sum()
+        total = total + band.exp().sum() + module.local_context(dots, value, centres).exp().sum()
+        first = torch.autograd.grad(total, given, create_graph=True)
+        return gradients(torch.stack([g.square().sum() for g in first]), given, torch.ones(5))
+
+    for name, left, right in zip("qkwvb", second(triton), second(reference), strict=True):
+        assert torch.allclose(left, right, rtol=1e-3, atol=1e-3), f"second derivative {name}"
 
 
 LAYOUTS = ("contiguous", "transposed", "offset", "expanded")
@@ -424,7 +416,7 @@ def checks() -> Iterator[Check]:
     yield "two runs are equal", repeats
     yield "leading dimensions broadcast", leading_dimensions
     yield "prepared keys", prepared_keys
-    yield "float masks are refused", refuses_float_masks
+    yield "second derivatives", second_derivatives
     for size in (1, 64):
         yield (
             f"attention backward in pieces of {size}",

@@ -73,8 +73,8 @@ def main() -> None:
     mask = torch.ones(2, 40, 40, dtype=torch.bool)
     centres = torch.zeros(2, 40, dtype=torch.long)
     triton.additive_scores(rows, rows, weight).sum().backward()
-    context, _ = triton.additive_attention(
-        rows, rows, weight, rows, mask=mask, bias=torch.zeros(40, requires_grad=True)
+    context = triton.additive_attention(
+        rows, rows, weight, rows, mask, torch.zeros(40).requires_grad_()
     )
     context.sum().backward()
     triton.local_scores(rows, rows, centres, 3, weight).sum().backward()

@@ -13,10 +13,17 @@ from torch import Tensor
 from luong.kernels import cpu_calls, operators, reference
 from luong.kernels.cpu_additive import padded
 from luong.kernels.prepared import PreparedKeys
-from luong.kernels.reference import at_least_float32, dot_scores, global_context
+from luong.kernels.reference import (
+    at_least_float32,
+    biased,
+    dot_scores,
+    global_context,
+    masked_softmax,
+)
 from luong.kernels.sdpa import dot_attention
 
 __all__ = [
+    "additive_attention",
     "additive_scores",
     "dot_attention",
     "dot_scores",
@@ -65,6 +72,23 @@ def additive_scores(query: Tensor, key: Tensor | PreparedKeys, weight: Tensor) -
             _folded(maxima, lead, 1),
         )
     return scores.reshape(*lead, query.shape[-2], key.shape[-2])
+
+
+def additive_attention(
+    query: Tensor,
+    key: Tensor | PreparedKeys,
+    weight: Tensor,
+    value: Tensor,
+    mask: Tensor,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """See `luong.kernels.additive_attention`.
+
+    The T x S scores are made: they are 1/n of the work, and making them again in the backward
+    would cost more than keeping them.
+    """
+    scores = additive_scores(query, key, weight)
+    return global_context(masked_softmax(biased(scores, bias), mask), value)
 
 
 def local_scores(

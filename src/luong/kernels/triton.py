@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from luong.kernels import reference
 from luong.kernels.prepared import PreparedKeys
 from luong.kernels.reference import at_least_float32, dot_scores, global_context
 from luong.kernels.sdpa import dot_attention
@@ -114,61 +114,31 @@ def additive_attention(
     key: Tensor | PreparedKeys,
     weight: Tensor,
     value: Tensor,
-    *,
-    mask: Tensor | None = None,
-    lengths: Tensor | None = None,
+    mask: Tensor,
     bias: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Additive scores, softmax and context in one, without the T x S weights.
+) -> Tensor:
+    """See `luong.kernels.additive_attention`: scores, softmax and sum in one, by online softmax.
 
-    Memory beside inputs, outputs and gradients does not grow with T x S. A gradient of `bias` is
-    as large as the bias is when broadcast.
-
-    Args:
-        query: Projected queries (..., T, n).
-        key: Projected keys (..., S, n), plain or prepared; leading dimensions broadcast.
-        weight: The vector v (n).
-        value: Values (..., S, v).
-        mask: Bool, broadcastable to (..., T, S), True = may attend.
-        lengths: Integers, broadcastable to the leading dimensions: keys beyond are masked.
-        bias: Float, added to the scores, broadcastable to (..., T, S).
-
-    Returns:
-        Context (..., T, v) and log-sum-exp of the scores (..., T), float32. A row with nothing to
-        attend has context 0, log-sum-exp -inf and gradients 0; a masked key or value takes no
-        part at all.
-
-    Raises:
-        TypeError: The mask is not bool.
-
-    Example:
-        >>> context, log_sum = additive_attention(query, prepare_keys(key), weight, value)
+    Memory beside inputs, outputs and gradients does not grow with T x S, but the gradient of
+    `bias` is as large as the bias is when broadcast. A masked key or value takes no part at all.
     """
-    if mask is not None and mask.dtype != torch.bool:
-        raise TypeError(f"mask has dtype {mask.dtype}; expected bool, True = may attend.")
     query, prepared, value = at_least_float32(query), _prepared(key), at_least_float32(value)
     lead = _lead(query, prepared.key, value)
-    query_count, key_count = query.shape[-2], prepared.key.shape[-2]
+    pairs = (query.shape[-2], prepared.key.shape[-2])
     power, maxima = parts(prepared)
-    batch = math.prod(lead)
-    if lengths is None:
-        lengths = torch.full((batch,), key_count, device=query.device)
-    else:
-        lengths = lengths.expand(lead).reshape(batch).to(query.device, torch.int64)
-        lengths = lengths.clamp(max=key_count)
-    pairs = (query_count, key_count)
-    context, log_sum = AdditiveAttention.apply(  # type: ignore[no-untyped-call]
+    allowed = _over_pairs(mask, lead)
+    context: Tensor = AdditiveAttention.apply(  # type: ignore[no-untyped-call]
         _folded(query, lead),
         _folded(prepared.key, lead),
         at_least_float32(weight),
         _folded(value, lead),
-        None if bias is None else _over_pairs(at_least_float32(bias), lead, pairs),
+        None if bias is None else _over_pairs(at_least_float32(bias), lead).expand(-1, *pairs),
         _folded(power, lead),
         _folded(maxima.unsqueeze(-1), lead).squeeze(-1),
-        None if mask is None else _over_pairs(mask.view(torch.uint8), lead, pairs),
-        lengths,
+        allowed.view(torch.uint8).expand(-1, *pairs),
+        _ends(allowed, pairs[1]),
     )
-    return context.reshape(*lead, *context.shape[1:]), log_sum.reshape(*lead, query_count)
+    return context.reshape(*lead, *context.shape[1:])
 
 
 class AdditiveScores(torch.autograd.Function):
@@ -188,10 +158,12 @@ class AdditiveScores(torch.autograd.Function):
         return band_scores(queries, keys, weight, _everything(query, key))
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, error: Tensor) -> tuple[Tensor | None, ...]:
         """Recompute r, once for the side of the queries and once for that of the keys."""
         query, key, weight, query_maxima, key_maxima = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            scores = reference.additive_scores(query, key, weight)
+            return *reference.differentiable(scores, (query, key, weight), error), None, None
         queries = unlaid(PreparedKeys(query, None, query_maxima))
         keys = unlaid(PreparedKeys(key, None, key_maxima))
         query_gradient = key_gradient = weight_gradient = None
@@ -230,11 +202,25 @@ def _folded(rows: Tensor, lead: torch.Size) -> Tensor:
     return rows.expand(*lead, *rows.shape[-2:]).reshape(math.prod(lead), *rows.shape[-2:])
 
 
-def _over_pairs(tensor: Tensor, lead: torch.Size, pairs: tuple[int, int]) -> Tensor:
-    """A mask or bias as (B, T, S); a T or S that it does not have is not made in memory."""
+def _over_pairs(tensor: Tensor, lead: torch.Size) -> Tensor:
+    """A mask or bias as (B, T or 1, S or 1): a T or S that it does not have is not made."""
     while tensor.dim() < 2:
         tensor = tensor.unsqueeze(0)
-    return _folded(tensor, lead).expand(-1, *pairs)
+    return _folded(tensor, lead)
+
+
+def _ends(allowed: Tensor, key_count: int) -> Tensor:
+    """One more than the last key that any query may attend to (B,), so that padding is not walked.
+
+    Args:
+        allowed: Bool (B, T or 1, S or 1).
+        key_count: S.
+    """
+    seen = allowed.any(1)
+    places = torch.arange(1, key_count + 1, device=allowed.device)
+    if key_count == 0:
+        return torch.zeros(allowed.shape[0], dtype=torch.int64, device=allowed.device)
+    return torch.where(seen, places, 0).amax(-1)
 
 
 def _everything(query: Tensor, key: Tensor) -> Band:

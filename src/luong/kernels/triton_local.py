@@ -16,8 +16,8 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from luong.kernels import reference
 from luong.kernels.prepared import PreparedKeys
 from luong.kernels.triton_additive import BOUND, OPTIONS, parts, prepare, reciprocal, stable_r
 
@@ -335,10 +335,14 @@ class AdditiveBand(torch.autograd.Function):
         return band_scores(queries, PreparedKeys(key, power, maxima), weight, band)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, error: Tensor) -> tuple[Tensor | None, ...]:
         """Recompute r, for the side of the queries and for that of the keys."""
         query, key, weight, query_power, query_maxima, power, maxima, starts = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            half_width = ctx.width // 2
+            scores = reference.local_scores(query, key, starts + half_width, half_width, weight)
+            found = reference.differentiable(scores, (query, key, weight), error)
+            return *found, None, None, None
         queries = PreparedKeys(query, query_power, query_maxima)
         keys, band = PreparedKeys(key, power, maxima), Band(starts, ctx.width)
         query_gradient, total = band_sums(queries, keys, weight, band, error)
@@ -359,10 +363,13 @@ class DotBand(torch.autograd.Function):
         return band_scores(_plain(query), _plain(key), None, band)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, error: Tensor) -> tuple[Tensor | None, ...]:
         """Each side's gradient is a sum of the other side's rows."""
         query, key, starts = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            half_width = ctx.width // 2
+            scores = reference.local_scores(query, key, starts + half_width, half_width)
+            return *reference.differentiable(scores, (query, key), error), None
         sides, band = (_plain(query), _plain(key)), Band(starts, ctx.width)
         query_gradient = key_gradient = None
         if ctx.needs_input_grad[0]:
@@ -383,10 +390,12 @@ class ContextBand(torch.autograd.Function):
         return band_sums(_plain(weights), _plain(value), None, band, weights)[0]
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, error: Tensor) -> tuple[Tensor | None, ...]:
         """A weight's gradient is a dot product, and a value's a sum of its contexts' rows."""
         weights, value, starts = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            context = reference.local_context(weights, value, starts + ctx.width // 2)
+            return *reference.differentiable(context, (weights, value), error), None
         sides, band = (_plain(error), _plain(value)), Band(starts, ctx.width)
         weight_gradient = value_gradient = None
         if ctx.needs_input_grad[0]:
