@@ -209,7 +209,7 @@ def bands_agree(case: Case, backend: str, half_width: int, seed: int = 0) -> Non
         check(*arguments)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", FUSED)
 @pytest.mark.parametrize("case", pairwise(), ids=lambda case: "-".join(map(str, case)))
 def test_a_covering_set_of_cases_agrees_with_float64(case: Case, backend: str) -> None:
     additive_agrees(case, backend)
@@ -269,7 +269,7 @@ def test_the_whole_product_agrees_with_float64(steps: int, size: int, backend: s
         bits_agree(case, backend)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", FUSED)
 @settings(max_examples=30, deadline=None)
 @given(
     steps=st.integers(0, 9),

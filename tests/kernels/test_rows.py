@@ -42,6 +42,43 @@ def test_leading_dimensions_broadcast(
     torch.testing.assert_close(band, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("mask_shape", [(), (6,), (5, 1), (2, 1, 6), (2, 5, 6)])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_attention_without_weights(mask_shape: tuple[int, ...], biased: bool, backend: str) -> None:
+    query, key, weight = torch.randn(2, 5, 7), torch.randn(2, 6, 7), torch.randn(7)
+    value, bias = torch.randn(2, 6, 3), torch.randn(5, 6)
+    mask = torch.rand(mask_shape) < 0.7
+    allowed = mask.expand(2, 5, 6)
+    incoming = torch.randn(2, 5, 3)
+
+    def written_out(
+        query: Tensor, key: Tensor, weight: Tensor, value: Tensor, bias: Tensor
+    ) -> Tensor:
+        scores = (torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3)) * weight).sum(-1)
+        shares = (scores + bias if biased else scores).exp() * allowed
+        return shares / shares.sum(-1, keepdim=True).clamp(min=1e-30) @ value
+
+    def fused(*inputs: Tensor) -> Tensor:
+        *inputs, bias = inputs
+        extra = (bias,) if biased else ()
+        return kernels.additive_attention(*inputs, mask, *extra, backend=backend)
+
+    inputs = [query, key, weight, value, bias]
+    truth = derived(written_out, [tensor.double() for tensor in inputs], incoming)
+    for found, expected in zip(derived(fused, inputs, incoming), truth, strict=True):
+        torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_attention_refuses_masks_of_floats(backend: str) -> None:
+    rows, mask = torch.randn(1, 2, 3), torch.ones(2, 2)
+    with pytest.raises(TypeError, match="expected bool"):
+        kernels.additive_attention(rows, rows, rows[0, 0], rows, mask, backend=backend)
+    with pytest.raises(TypeError, match="expected bool"):
+        kernels.dot_attention(rows, rows, rows, mask, backend=backend)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_beams_as_rows_equal_separate_calls(backend: str) -> None:
     query, key, weight = torch.randn(2, 5, 100), torch.randn(2, 33, 100), torch.randn(100)
