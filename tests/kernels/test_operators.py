@@ -109,9 +109,11 @@ def test_a_model_compiled_by_inductor_is_right(
 ) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     torch._dynamo.reset()
-    attention = AttentionConfig(score=score, window=window, half_width=2)
+    attention = AttentionConfig(
+        score=score, window=window, half_width=2, input_feeding=input_feeding
+    )
     sizes = {"embedding_size": 8, "hidden_size": 12, "dropout": 0.0}
-    model = Seq2Seq(ModelConfig(**sizes, attention=attention, input_feeding=input_feeding), 20, 20)
+    model = Seq2Seq(ModelConfig(**sizes, attention=attention), 20, 20)
     source, target = torch.randint(4, 20, (3, 6)), torch.randint(4, 20, (3, 4))
     lengths = torch.tensor([6, 4, 1])
 

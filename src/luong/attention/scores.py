@@ -104,8 +104,8 @@ class Score(nn.Module, ABC):
         Returns:
             (B, T, v), float32 at least.
         """
-        scores = biased(self.scores(query, prepared), bias)
-        return kernels.global_context(masked_softmax(scores, mask), values)
+        weights = masked_softmax(biased(self.scores(query, prepared), bias), mask)
+        return kernels.global_context(weights, values)
 
     def cost(
         self, source_length: int, target_length: int = 1, half_width: int | None = None

@@ -15,10 +15,9 @@ from luong.kernels.cpu_additive import padded
 from luong.kernels.prepared import PreparedKeys
 from luong.kernels.reference import (
     at_least_float32,
-    biased,
+    attended,
     dot_scores,
     global_context,
-    masked_softmax,
 )
 from luong.kernels.sdpa import dot_attention
 
@@ -87,8 +86,7 @@ def additive_attention(
     The T x S scores are made: they are 1/n of the work, and making them again in the backward
     would cost more than keeping them.
     """
-    scores = additive_scores(query, key, weight)
-    return global_context(masked_softmax(biased(scores, bias), mask), value)
+    return attended(additive_scores(query, key, weight), value, mask, bias)
 
 
 def local_scores(

@@ -1,8 +1,9 @@
-"""The CPU kernels as torch sees them: once for eager code, and once for what traces it.
+"""The kernels as torch sees them: once for eager code, and once for what traces it.
 
 Eager code takes the `autograd.Function`s, whose calls cost least: decoding makes many small ones.
 Tracers (torch.compile, make_fx, fake tensors) see the operators registered as `luong::*`. Both
-call `cpu_calls`. A second derivative goes through the reference.
+call `cpu_calls`. A second derivative goes through the reference. The same operators stand for
+the Triton kernels on other devices, traced or not: `triton_operators` registers those.
 """
 
 from __future__ import annotations
@@ -41,12 +42,7 @@ class AdditiveScores(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, incoming: Tensor) -> Gradients:
         """Compute r anew."""
-        query, key, weight, powers, maxima = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            scores = reference.additive_scores(query, key, weight)
-            return *reference.differentiable(scores, (query, key, weight), incoming), None, None
-        gradients = cpu_calls.additive_gradients(incoming, query, key, weight, powers, maxima)
-        return *gradients, None, None
+        return _additive_backward(ctx, incoming, cpu_calls.additive_gradients)
 
 
 class BandScores(torch.autograd.Function):
@@ -70,16 +66,7 @@ class BandScores(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, incoming: Tensor) -> Gradients:
         """Compute r anew."""
-        query, key, weight, powers, maxima, centres = ctx.saved_tensors
-        rest = (None, None, None, None)
-        if torch.is_grad_enabled():
-            half_width = incoming.shape[-1] // 2
-            scores = reference.local_scores(query, key, centres, half_width, weight)
-            return *reference.differentiable(scores, (query, key, weight), incoming), *rest
-        gradients = cpu_calls.band_score_gradients(
-            incoming, query, key, weight, powers, maxima, centres
-        )
-        return *gradients, *rest
+        return _band_scores_backward(ctx, incoming, cpu_calls.band_score_gradients)
 
 
 # The next three are each other's derivatives, as often as one likes.
@@ -288,12 +275,24 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.save_for_backward(*(value for value in inputs if isinstance(value, Tensor)))
 
 
-def _additive_backward(ctx: Any, incoming: Tensor) -> Gradients:
-    return *additive_gradients(incoming, *ctx.saved_tensors), None, None
+def _additive_backward(ctx: Any, incoming: Tensor, compute: Any = additive_gradients) -> Gradients:
+    query, key, weight, powers, maxima = ctx.saved_tensors
+    if torch.is_grad_enabled():
+        scores = reference.additive_scores(query, key, weight)
+        return *reference.differentiable(scores, (query, key, weight), incoming), None, None
+    return *compute(incoming, query, key, weight, powers, maxima), None, None
 
 
-def _band_scores_backward(ctx: Any, incoming: Tensor) -> Gradients:
-    return *band_score_gradients(incoming, *ctx.saved_tensors), None, None, None, None
+def _band_scores_backward(
+    ctx: Any, incoming: Tensor, compute: Any = band_score_gradients
+) -> Gradients:
+    query, key, weight, powers, maxima, centres = ctx.saved_tensors
+    rest = (None, None, None, None)
+    if torch.is_grad_enabled():
+        half_width = incoming.shape[-1] // 2
+        scores = reference.local_scores(query, key, centres, half_width, weight)
+        return *reference.differentiable(scores, (query, key, weight), incoming), *rest
+    return *compute(incoming, query, key, weight, powers, maxima, centres), *rest
 
 
 def _band_dot_backward(ctx: Any, incoming: Tensor) -> Gradients:

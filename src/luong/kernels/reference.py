@@ -39,7 +39,7 @@ def dot_scores(query: Tensor, key: Tensor) -> Tensor:
 
 def dot_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
     """See `luong.kernels.dot_attention`."""
-    return global_context(masked_softmax(dot_scores(query, key), mask), value)
+    return attended(dot_scores(query, key), value, mask)
 
 
 def additive_attention(
@@ -51,7 +51,11 @@ def additive_attention(
     bias: Tensor | None = None,
 ) -> Tensor:
     """See `luong.kernels.additive_attention`."""
-    scores = additive_scores(query, key, weight)
+    return attended(additive_scores(query, key, weight), value, mask, bias)
+
+
+def attended(scores: Tensor, value: Tensor, mask: Tensor, bias: Tensor | None = None) -> Tensor:
+    """The context (..., T, v) that scores (..., T, S) give of values (..., S, v)."""
     return global_context(masked_softmax(biased(scores, bias), mask), value)
 
 

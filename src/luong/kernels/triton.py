@@ -8,32 +8,21 @@ Triton's interpreter: slow, and good for tests.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from luong.kernels import reference
+from luong.kernels import operators, triton_operators
 from luong.kernels.prepared import PreparedKeys
-from luong.kernels.reference import at_least_float32, dot_scores, global_context
+from luong.kernels.reference import (
+    at_least_float32,
+    attended,
+    dot_scores,
+    global_context,
+)
 from luong.kernels.sdpa import dot_attention
-from luong.kernels.triton_additive import (
-    BLOCK_QUERIES,
-    parts,
-    prepare,
-    row_gradient,
-    score_tiles,
-    unlaid,
-)
+from luong.kernels.triton_additive import parts, prepare
 from luong.kernels.triton_attention import AdditiveAttention
-from luong.kernels.triton_local import (
-    AdditiveBand,
-    Band,
-    ContextBand,
-    DotBand,
-    band_scores,
-    band_sums,
-)
 
 __all__ = [
     "additive_attention",
@@ -46,8 +35,7 @@ __all__ = [
     "prepare_keys",
 ]
 
-# A tile holds 32 queries; so few of them would leave most of it idle.
-FEW_QUERIES = 4
+triton_operators.register()
 
 
 def prepare_keys(key: Tensor) -> PreparedKeys:
@@ -61,12 +49,12 @@ def additive_scores(query: Tensor, key: Tensor | PreparedKeys, weight: Tensor) -
     query = at_least_float32(query)
     lead = _lead(query, prepared.key)
     power, maxima = parts(prepared)
-    scores: Tensor = AdditiveScores.apply(  # type: ignore[no-untyped-call]
+    scores: Tensor = operators.additive_scores(
         _folded(query, lead),
         _folded(prepared.key, lead),
         at_least_float32(weight),
         _folded(power, lead),
-        _folded(maxima.unsqueeze(-1), lead).squeeze(-1),
+        _folded_once(maxima, lead),
     )
     return scores.reshape(*lead, *scores.shape[1:])
 
@@ -82,18 +70,19 @@ def local_scores(
     query = at_least_float32(query)
     plain = at_least_float32(key.key if isinstance(key, PreparedKeys) else key)
     lead = _lead(query, plain, centres.unsqueeze(-1))
-    band = _band(centres, 2 * half_width + 1, lead)
+    places, width = _folded_once(centres.long(), lead), 2 * half_width + 1
     sides = _folded(query, lead), _folded(plain, lead)
     if weight is None:
-        scores: Tensor = DotBand.apply(*sides, band)  # type: ignore[no-untyped-call]
+        scores: Tensor = operators.band_dot(*sides, places, width)
     else:
         power, maxima = parts(_prepared(key))
-        scores = AdditiveBand.apply(  # type: ignore[no-untyped-call]
+        scores = operators.band_scores(
             *sides,
             at_least_float32(weight),
             _folded(power, lead),
-            _folded(maxima.unsqueeze(-1), lead).squeeze(-1),
-            band,
+            _folded_once(maxima, lead),
+            places,
+            width,
         )
     return scores.reshape(*lead, *scores.shape[1:])
 
@@ -102,9 +91,8 @@ def local_context(weights: Tensor, value: Tensor, centres: Tensor) -> Tensor:
     """See `luong.kernels.local_context`."""
     weights, value = at_least_float32(weights), at_least_float32(value)
     lead = _lead(weights, value, centres.unsqueeze(-1))
-    band = _band(centres, weights.shape[-1], lead)
-    context: Tensor = ContextBand.apply(  # type: ignore[no-untyped-call]
-        _folded(weights, lead), _folded(value, lead), band
+    context: Tensor = operators.band_sum(
+        _folded(weights, lead), _folded(value, lead), _folded_once(centres.long(), lead)
     )
     return context.reshape(*lead, *context.shape[1:])
 
@@ -122,6 +110,9 @@ def additive_attention(
     Memory beside inputs, outputs and gradients does not grow with T x S, but the gradient of
     `bias` is as large as the bias is when broadcast. A masked key or value takes no part at all.
     """
+    if operators.traced(query):
+        # Compilers would look into the launches of this one, which is not a registered operator.
+        return attended(additive_scores(query, key, weight), value, mask, bias)
     query, prepared, value = at_least_float32(query), _prepared(key), at_least_float32(value)
     lead = _lead(query, prepared.key, value)
     pairs = (query.shape[-2], prepared.key.shape[-2])
@@ -134,52 +125,11 @@ def additive_attention(
         _folded(value, lead),
         None if bias is None else _over_pairs(at_least_float32(bias), lead).expand(-1, *pairs),
         _folded(power, lead),
-        _folded(maxima.unsqueeze(-1), lead).squeeze(-1),
+        _folded_once(maxima, lead),
         allowed.view(torch.uint8).expand(-1, *pairs),
         _ends(allowed, pairs[1]),
     )
     return context.reshape(*lead, *context.shape[1:])
-
-
-class AdditiveScores(torch.autograd.Function):
-    """Scores (B, T, S) of queries (B, T, n) against prepared keys (B, S, n), all float32."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, query: Tensor, key: Tensor, weight: Tensor, power: Tensor, maxima: Tensor
-    ) -> Tensor:
-        """Score, and keep only the rows."""
-        keys = PreparedKeys(key, power, maxima)
-        few = query.shape[1] <= FEW_QUERIES
-        queries = prepare(query, 1 if few else BLOCK_QUERIES)
-        ctx.save_for_backward(query, key, weight, queries.row_maxima, maxima)
-        if not few:
-            return score_tiles(queries, keys, weight)
-        return band_scores(queries, keys, weight, _everything(query, key))
-
-    @staticmethod
-    def backward(ctx: Any, error: Tensor) -> tuple[Tensor | None, ...]:
-        """Recompute r, once for the side of the queries and once for that of the keys."""
-        query, key, weight, query_maxima, key_maxima = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            scores = reference.additive_scores(query, key, weight)
-            return *reference.differentiable(scores, (query, key, weight), error), None, None
-        queries = unlaid(PreparedKeys(query, None, query_maxima))
-        keys = unlaid(PreparedKeys(key, None, key_maxima))
-        query_gradient = key_gradient = weight_gradient = None
-        if ctx.needs_input_grad[0] or ctx.needs_input_grad[2]:
-            if query.shape[1] <= FEW_QUERIES:
-                band = _everything(query, key)
-                query_gradient, total = band_sums(queries, keys, weight, band, error)
-            else:
-                query_gradient, total = row_gradient(
-                    queries, keys, weight, error, with_weight=ctx.needs_input_grad[2]
-                )
-            weight_gradient = total.to(weight.dtype)
-        if ctx.needs_input_grad[1]:
-            swapped = error.transpose(1, 2)
-            key_gradient, _ = row_gradient(keys, queries, weight, swapped, with_weight=False)
-        return query_gradient, key_gradient, weight_gradient, None, None
 
 
 def _prepared(key: Tensor | PreparedKeys) -> PreparedKeys:
@@ -202,6 +152,11 @@ def _folded(rows: Tensor, lead: torch.Size) -> Tensor:
     return rows.expand(*lead, *rows.shape[-2:]).reshape(math.prod(lead), *rows.shape[-2:])
 
 
+def _folded_once(numbers: Tensor, lead: torch.Size) -> Tensor:
+    """The same of (..., R), one number a row."""
+    return _folded(numbers.unsqueeze(-1), lead).squeeze(-1)
+
+
 def _over_pairs(tensor: Tensor, lead: torch.Size) -> Tensor:
     """A mask or bias as (B, T or 1, S or 1): a T or S that it does not have is not made."""
     while tensor.dim() < 2:
@@ -221,14 +176,3 @@ def _ends(allowed: Tensor, key_count: int) -> Tensor:
     if key_count == 0:
         return torch.zeros(allowed.shape[0], dtype=torch.int64, device=allowed.device)
     return torch.where(seen, places, 0).amax(-1)
-
-
-def _everything(query: Tensor, key: Tensor) -> Band:
-    """The band of queries that see the whole source."""
-    start = torch.zeros((), dtype=torch.int64, device=query.device)
-    return Band(start.expand(query.shape[:2]), key.shape[1])
-
-
-def _band(centres: Tensor, width: int, lead: torch.Size) -> Band:
-    starts = centres.to(torch.int64) - width // 2
-    return Band(_folded(starts.unsqueeze(-1), lead).squeeze(-1), width)
