@@ -25,6 +25,7 @@ def _serving() -> list[str]:
 
 
 BACKENDS = _serving()
+FUSED = [name for name in BACKENDS if name != "reference"]
 
 
 def derived(function: Any, inputs: list[Tensor], incoming: Tensor) -> list[Tensor]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from engines import BACKENDS, EPSILON, derived
+from engines import EPSILON, FUSED, derived
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -31,7 +31,6 @@ FACTORS: dict[str, tuple[Any, ...]] = {
     "dtype": (torch.float32, torch.bfloat16, torch.float16),
 }
 LAYOUTS, DTYPES = FACTORS["layout"], FACTORS["dtype"]
-FUSED = [name for name in BACKENDS if name != "reference"]
 BATCH = 4
 
 

@@ -94,6 +94,7 @@ def test_a_compiled_layer_is_right(score: str, window: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # torch's own
 @pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler")
 @pytest.mark.parametrize(
     ("score", "window", "input_feeding"),

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from engines import BACKENDS, EPSILON, derived
+from engines import BACKENDS, EPSILON, FUSED, derived
 from torch import Tensor
 
 from luong import kernels
@@ -107,16 +107,16 @@ def test_a_huge_row_leaves_every_other_row_as_it_was(outlier: float, backend: st
     assert torch.equal(before[0][:, others], after[0][:, others])
     assert torch.equal(before[1][:, others], after[1][:, others])
     query[:, 4] /= outlier
-    key[:, 67] *= outlier
     before = derived(fused, [query, key, weight], incoming)
-    key[:, 67] *= 1e3
+    key[:, 67] *= outlier
     after = derived(fused, [query, key, weight], incoming)
     others = [row for row in range(70) if row != 67]
     assert torch.equal(before[0][:, :, others], after[0][:, :, others])
     assert torch.equal(before[2][:, others], after[2][:, others])
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+# The reference leaves it to the layer to hide masked keys.
+@pytest.mark.parametrize("backend", FUSED)
 @pytest.mark.parametrize("poison", [math.nan, 1e30])
 def test_what_stands_in_keys_without_gradient_changes_nothing(poison: float, backend: str) -> None:
     query, key, weight = torch.randn(2, 6, 63), torch.randn(2, 40, 63), torch.randn(63)
@@ -126,8 +126,6 @@ def test_what_stands_in_keys_without_gradient_changes_nothing(poison: float, bac
         lambda *x: kernels.additive_scores(*x, backend=backend), [query, key, weight], incoming
     )
     key[:, 30:] = poison
-    if backend == "reference":
-        pytest.skip("the reference leaves it to the layer to hide masked keys")
     dirty = derived(
         lambda *x: kernels.additive_scores(*x, backend=backend), [query, key, weight], incoming
     )

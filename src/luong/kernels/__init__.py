@@ -56,6 +56,10 @@ def prepare_keys(key: Tensor, *, backend: str | None = None) -> PreparedKeys:
 
     Returns:
         The keys, in float32 at least, with what the engine wants beside them.
+
+    Example:
+        >>> prepared = prepare_keys(keys)
+        >>> scores = [additive_scores(query, prepared, weight) for query in steps]
     """
     result: PreparedKeys = compute("prepare_keys", key, backend, key)
     return result
@@ -74,6 +78,11 @@ def additive_scores(
 
     Returns:
         Scores (..., T, S), in float32 at least.
+
+    Example:
+        >>> query, key = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
+        >>> additive_scores(query, key, torch.tensor([2.0, -1.0]))
+        tensor([[0.7616]])
     """
     result: Tensor = compute("additive_scores", query, backend, query, key, weight)
     return result
@@ -147,6 +156,10 @@ def additive_attention(
 
     Raises:
         TypeError: The mask is not bool.
+
+    Example:
+        >>> allowed = torch.arange(10) < lengths[:, None, None]
+        >>> context = additive_attention(query, prepare_keys(key), weight, value, allowed)
     """
     _check_mask(mask)
     arguments = (query, key, weight, value, mask, bias)
@@ -190,6 +203,11 @@ def local_scores(
 
     Returns:
         Scores (..., T, 2D+1), in float32 at least; exactly 0 in slots outside the source.
+
+    Example:
+        >>> rows = torch.ones(3, 2)
+        >>> local_scores(rows[:1], rows, torch.tensor([0]), 1)
+        tensor([[0., 2., 2.]])
     """
     arguments = (query, key, centres, half_width, weight)
     result: Tensor = compute("local_scores", query, backend, *arguments)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from luong.kernels.leading import broadcast
 from luong.kernels.prepared import PreparedKeys
 
 
@@ -115,7 +116,7 @@ def local_context(weights: Tensor, value: Tensor, centres: Tensor) -> Tensor:
 
 def _band(rows: Tensor, centres: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """The rows under each band (..., T, width, n), 0 outside, and which slots are inside."""
-    lead = torch.broadcast_shapes(rows.shape[:-2], centres.shape[:-1])  # type: ignore[no-untyped-call]
+    lead = broadcast(rows.shape[:-2], centres.shape[:-1])
     rows = rows.expand(*lead, *rows.shape[-2:])
     centres = centres.expand(*lead, centres.shape[-1])
     slots = centres.unsqueeze(-1) + torch.arange(width, device=rows.device) - width // 2

@@ -7,12 +7,11 @@ Triton's interpreter: slow, and good for tests.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
 from luong.kernels import operators, triton_operators
+from luong.kernels.leading import broadcast, folded
 from luong.kernels.prepared import PreparedKeys
 from luong.kernels.reference import (
     at_least_float32,
@@ -47,14 +46,14 @@ def additive_scores(query: Tensor, key: Tensor | PreparedKeys, weight: Tensor) -
     """See `luong.kernels.additive_scores`."""
     prepared = _prepared(key)
     query = at_least_float32(query)
-    lead = _lead(query, prepared.key)
+    lead = broadcast(query.shape[:-2], prepared.key.shape[:-2])
     power, maxima = parts(prepared)
     scores: Tensor = operators.additive_scores(
-        _folded(query, lead),
-        _folded(prepared.key, lead),
+        folded(query, lead),
+        folded(prepared.key, lead),
         at_least_float32(weight),
-        _folded(power, lead),
-        _folded_once(maxima, lead),
+        folded(power, lead),
+        folded(maxima, lead, 1),
     )
     return scores.reshape(*lead, *scores.shape[1:])
 
@@ -69,9 +68,9 @@ def local_scores(
     """See `luong.kernels.local_scores`."""
     query = at_least_float32(query)
     plain = at_least_float32(key.key if isinstance(key, PreparedKeys) else key)
-    lead = _lead(query, plain, centres.unsqueeze(-1))
-    places, width = _folded_once(centres.long(), lead), 2 * half_width + 1
-    sides = _folded(query, lead), _folded(plain, lead)
+    lead = broadcast(query.shape[:-2], plain.shape[:-2], centres.shape[:-1])
+    places, width = folded(centres.long(), lead, 1), 2 * half_width + 1
+    sides = folded(query, lead), folded(plain, lead)
     if weight is None:
         scores: Tensor = operators.band_dot(*sides, places, width)
     else:
@@ -79,8 +78,8 @@ def local_scores(
         scores = operators.band_scores(
             *sides,
             at_least_float32(weight),
-            _folded(power, lead),
-            _folded_once(maxima, lead),
+            folded(power, lead),
+            folded(maxima, lead, 1),
             places,
             width,
         )
@@ -90,9 +89,9 @@ def local_scores(
 def local_context(weights: Tensor, value: Tensor, centres: Tensor) -> Tensor:
     """See `luong.kernels.local_context`."""
     weights, value = at_least_float32(weights), at_least_float32(value)
-    lead = _lead(weights, value, centres.unsqueeze(-1))
+    lead = broadcast(weights.shape[:-2], value.shape[:-2], centres.shape[:-1])
     context: Tensor = operators.band_sum(
-        _folded(weights, lead), _folded(value, lead), _folded_once(centres.long(), lead)
+        folded(weights, lead), folded(value, lead), folded(centres.long(), lead, 1)
     )
     return context.reshape(*lead, *context.shape[1:])
 
@@ -114,18 +113,18 @@ def additive_attention(
         # Compilers would look into the launches of this one, which is not a registered operator.
         return attended(additive_scores(query, key, weight), value, mask, bias)
     query, prepared, value = at_least_float32(query), _prepared(key), at_least_float32(value)
-    lead = _lead(query, prepared.key, value)
+    lead = broadcast(query.shape[:-2], prepared.key.shape[:-2], value.shape[:-2])
     pairs = (query.shape[-2], prepared.key.shape[-2])
     power, maxima = parts(prepared)
     allowed = _over_pairs(mask, lead)
     context: Tensor = AdditiveAttention.apply(  # type: ignore[no-untyped-call]
-        _folded(query, lead),
-        _folded(prepared.key, lead),
+        folded(query, lead),
+        folded(prepared.key, lead),
         at_least_float32(weight),
-        _folded(value, lead),
+        folded(value, lead),
         None if bias is None else _over_pairs(at_least_float32(bias), lead).expand(-1, *pairs),
-        _folded(power, lead),
-        _folded_once(maxima, lead),
+        folded(power, lead),
+        folded(maxima, lead, 1),
         allowed.view(torch.uint8).expand(-1, *pairs),
         _ends(allowed, pairs[1]),
     )
@@ -141,27 +140,11 @@ def _prepared(key: Tensor | PreparedKeys) -> PreparedKeys:
     return key
 
 
-def _lead(*rows: Tensor) -> torch.Size:
-    """The leading dimensions that (..., R, n) tensors broadcast to."""
-    shapes = (tensor.shape[:-2] for tensor in rows)
-    return torch.Size(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
-
-
-def _folded(rows: Tensor, lead: torch.Size) -> Tensor:
-    """(..., R, n) with leading dimensions broadcast and made one."""
-    return rows.expand(*lead, *rows.shape[-2:]).reshape(math.prod(lead), *rows.shape[-2:])
-
-
-def _folded_once(numbers: Tensor, lead: torch.Size) -> Tensor:
-    """The same of (..., R), one number a row."""
-    return _folded(numbers.unsqueeze(-1), lead).squeeze(-1)
-
-
 def _over_pairs(tensor: Tensor, lead: torch.Size) -> Tensor:
     """A mask or bias as (B, T or 1, S or 1): a T or S that it does not have is not made."""
     while tensor.dim() < 2:
         tensor = tensor.unsqueeze(0)
-    return _folded(tensor, lead)
+    return folded(tensor, lead)
 
 
 def _ends(allowed: Tensor, key_count: int) -> Tensor:
