@@ -94,7 +94,7 @@ def test_a_compiled_layer_is_right(score: str, window: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # torch's own
+@pytest.mark.filterwarnings("ignore")  # the compiler warns of its own code
 @pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler")
 @pytest.mark.parametrize(
     ("score", "window", "input_feeding"),
