@@ -429,7 +429,7 @@ LAYOUTS = ("contiguous", "transposed", "offset", "expanded")
 def checks() -> Iterator[Check]:
     """The fast checks by name."""
     shapes = [
-        (0, 3, 8), (3, 0, 8), (3, 2, 0), (1, 1, 1), (2, 3, 1), (3, 7, 8), (7, 2, 33), (5, 9, 8),
+        (0, 3, 8), (3, 0, 8), (3, 2, 0), (1, 1, 1), (2, 3, 1), (3, 7, 8), (5, 9, 8),
         (1, 33, 33), (2, 17, 8), (33, 3, 1), (5, 9, 33), (5, 70, 3),
     ]  # fmt: skip
     # A scale of 9 puts the largest sums of rows on both sides of the bound of 43.
@@ -443,7 +443,7 @@ def checks() -> Iterator[Check]:
         scale, dtype, layout = varieties[index % 4]
         name = f"additive {shape} x{scale:g} {dtype} {layout}"
         yield name, lambda a=(*shape, scale, dtype, layout): additive(*a)
-    bands = [(0, 3, 4, 1), (3, 0, 4, 1), (1, 1, 1, 0), (3, 7, 8, 1), (3, 9, 33, 3), (4, 7, 3, 10)]
+    bands = [(0, 3, 4, 1), (3, 0, 4, 1), (1, 1, 1, 0), (3, 7, 8, 1), (3, 5, 9, 3), (4, 7, 3, 10)]
     for index, (t, s, n, half) in enumerate(bands):
         for kind in (True, False):
             scale, dtype, layout = varieties[(index + kind) % 4]
@@ -452,7 +452,7 @@ def checks() -> Iterator[Check]:
             yield name, lambda a=(t, s, n, half, kind, scale, dtype, layout): local(*a)
     yield "local, channels past one block", lambda: local(2, 5, 140, 2, True)
     sizes = [
-        (0, 2, 3, 2), (2, 0, 3, 2), (1, 1, 1, 1), (2, 3, 8, 1), (3, 7, 8, 0), (7, 2, 33, 17),
+        (0, 2, 3, 2), (2, 0, 3, 2), (1, 1, 1, 1), (2, 3, 8, 1), (3, 7, 8, 0), (5, 2, 9, 17),
         (33, 17, 3, 33), (3, 70, 3, 5),
     ]  # fmt: skip
     for index, shape in enumerate(sizes):
@@ -471,7 +471,6 @@ def checks() -> Iterator[Check]:
     yield "leading dimensions broadcast", leading_dimensions
     yield "prepared keys", prepared_keys
     yield "second derivatives", second_derivatives
-    yield "compiled", compiled_is_right
     for size in (1, 64):
         yield (
             f"attention backward in pieces of {size}",
@@ -492,6 +491,7 @@ def checks() -> Iterator[Check]:
 def slow_checks() -> Iterator[Check]:
     """The product of sizes, scales, types and layouts taking turns; the operators."""
     yield "operators", operators_hold
+    yield "compiled", compiled_is_right
     counts = (1, 2, 3, 7, 17, 33)
     for index, (t, s, n) in enumerate(itertools.product(counts, counts, (1, 8, 33))):
         scale = (1e-3, 1.0, 9.0, 30.0, 1e4)[index % 5]
