@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +14,8 @@ from torch import Tensor
 from luong import kernels
 from luong.attention import Attention
 from luong.errors import UserError
-from luong.kernels import reference
+from luong.kernels import compiled, cpu_additive, reference
+from luong.kernels.compiled import sources
 
 
 def run(program: str) -> str:
@@ -47,6 +49,16 @@ def test_without_a_folder_for_the_cache_it_compiles_anyway() -> None:
     assert found == "(1, 2, 4) 2.2848"
 
 
+def test_the_compiled_code_is_not_that_of_other_sources(tmp_path: Path) -> None:
+    (tmp_path / "compiled.py").write_text("a")
+    (tmp_path / "cpu_additive.py").write_text("b")
+    before = sources(tmp_path)
+    assert sources(tmp_path) == before
+    (tmp_path / "compiled.py").write_text("c")
+    assert sources(tmp_path) != before
+    assert cpu_additive.score.__qualname__.endswith(sources(Path(compiled.__file__).parent))
+
+
 def test_explain_tells_who_serves_and_why_others_do_not() -> None:
     text = kernels.explain("additive_scores", "cpu", torch.float32)
     assert "  cpu: serves" in text
@@ -70,6 +82,15 @@ def test_explain_knows_what_is_going_on_around_it() -> None:
 
     torch.func.grad(watched)(torch.zeros(2))
     assert "a transform of torch.func is active" in seen[0]
+
+
+@pytest.mark.parametrize("operation", kernels.OPERATIONS)
+def test_explain_names_every_backend_for_every_operation(operation: str) -> None:
+    for device, dtype in [("cpu", torch.float32), ("cpu", torch.float64), ("cuda", torch.bfloat16)]:
+        first, *others = kernels.explain(operation, device, dtype).splitlines()
+        assert first == f"{operation} on {device} in {dtype} (backend: auto)"
+        assert [line.split(":")[0].strip() for line in others] == ["cpu", "triton", "reference"]
+        assert sum(line.endswith(": serves") for line in others) == 1
 
 
 def test_a_named_backend_runs_or_raises() -> None:
@@ -102,6 +123,9 @@ def test_second_derivatives(banded: bool) -> None:
             total = scores.exp().sum() + kernels.local_context(dots, inputs[1], centres).exp().sum()
         else:
             total = kernels.additive_scores(*inputs).exp().sum()
+            allowed = torch.tensor([True, True, False, True])
+            context = kernels.additive_attention(*inputs, inputs[1], allowed)
+            total = total + context.exp().sum()
         first = torch.autograd.grad(total, (query, key, weight), create_graph=True)
         return list(torch.autograd.grad(sum(g.square().sum() for g in first), (query, key, weight)))
 
@@ -114,6 +138,12 @@ def test_vmap_and_forward_derivatives_go_through_the_reference() -> None:
     query, key, weight = torch.randn(5, 2, 8), torch.randn(5, 4, 8), torch.randn(8)
     expected = kernels.additive_scores(query, key, weight)
     found = torch.vmap(lambda q, k: kernels.additive_scores(q, k, weight))(query, key)
+    torch.testing.assert_close(found, expected)
+    allowed = torch.rand(5, 4) < 0.7
+    expected = kernels.additive_attention(query, key, weight, key, allowed.unsqueeze(1))
+    found = torch.vmap(lambda q, k, m: kernels.additive_attention(q, k, weight, k, m))(
+        query, key, allowed
+    )
     torch.testing.assert_close(found, expected)
     with torch.autograd.forward_ad.dual_level():
         dual = torch.autograd.forward_ad.make_dual(query, torch.ones_like(query))
@@ -128,8 +158,11 @@ def test_autocast_does_not_narrow_the_sums() -> None:
     attention = Attention(8, 8, score="additive", attention_size=8)
     keys, query = torch.randn(2, 5, 8), torch.randn(2, 3, 8)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        output = attention(query, attention.prepare(keys))
+        memory = attention.prepare(keys)
+        output = attention(query, memory)
+        without = attention(query, memory, need_weights=False).context
         output.context.sum().backward()
+    assert torch.equal(without, output.context)
     assert output.weights is not None
     assert output.weights.dtype == torch.float32
     assert attention.score.weight_vector.grad is not None
@@ -189,8 +222,10 @@ def test_the_layer_agrees_with_itself_on_the_reference(score: str, window: str) 
     def all_of_it() -> list[Tensor]:
         memory = attention.prepare(keys, lengths=torch.tensor([9, 6, 0]))
         context = attention(query, memory).context
+        plain = attention(query, memory, need_weights=False).context
+        torch.testing.assert_close(plain, context)
         wanted = [query, keys, *attention.parameters()]
-        return [context, *torch.autograd.grad(context.square().sum(), wanted)]
+        return [plain, *torch.autograd.grad(plain.square().sum(), wanted)]
 
     found = all_of_it()
     with kernels.use_backend("reference"):

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from luong import kernels
+from luong.attention import Attention
 from luong.errors import UserError
-from luong.kernels import Backend, choose, use_backend
+from luong.kernels import Backend, choose, dispatch, use_backend
 
 
 def refuses(operation, device_type, dtype):
@@ -27,8 +28,8 @@ def backends(monkeypatch):
     absent = Backend("absent", "luong_test_absent", refuses)
     serving = Backend("other", other.__name__, lambda *_: None)
     reference = next(backend for backend in kernels.BACKENDS if backend.name == "reference")
-    monkeypatch.setattr(kernels, "BACKENDS", (absent, reference, serving))
-    monkeypatch.setattr(kernels, "_served", {})
+    monkeypatch.setattr(dispatch, "BACKENDS", (absent, reference, serving))
+    monkeypatch.setattr(dispatch, "_served", {})
 
 
 def chosen(backend=None):
@@ -140,3 +141,24 @@ def test_every_operation_is_served_by_the_kernels_of_the_cpu():
     for operation in kernels.OPERATIONS:
         assert choose(operation, "cpu", torch.float16).backend == "cpu"
         assert callable(getattr(cpu, operation))
+
+
+@pytest.mark.parametrize(
+    ("score", "without_weights", "with_weights"),
+    [
+        ("additive", {"additive_attention"}, {"additive_scores", "global_context"}),
+        ("concat", {"additive_attention"}, {"additive_scores", "global_context"}),
+        ("general", {"dot_attention"}, {"dot_scores", "global_context"}),
+    ],
+)
+def test_layers_make_weights_only_for_those_who_ask(
+    score, without_weights, with_weights, caplog, monkeypatch
+):
+    caplog.set_level(logging.DEBUG, "luong.kernels")
+    layer = Attention(4, 4, score=score)
+    memory, query = layer.prepare(torch.randn(1, 3, 4)), torch.randn(1, 2, 4)
+    for need_weights, operations in [(False, without_weights), (True, with_weights)]:
+        monkeypatch.setattr(dispatch, "_served", {})
+        caplog.clear()
+        layer(query, memory, need_weights=need_weights)
+        assert {record.args[0] for record in caplog.records} == operations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,9 @@ from torch import Tensor
 
 from luong import kernels
 from luong.attention import Attention
+from luong.config import AttentionConfig, ModelConfig
 from luong.kernels import cpu_calls, operators
+from luong.models import Seq2Seq
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +79,9 @@ def test_a_compiled_layer_is_right(score: str, window: str) -> None:
     lengths = torch.tensor([7, 4])
 
     def context(query: Tensor, keys: Tensor, lengths: Tensor) -> Tensor:
-        return attention(query, attention.prepare(keys, lengths=lengths)).context
+        memory = attention.prepare(keys, lengths=lengths)
+        with_weights = attention(query, memory).context
+        return with_weights + attention(query, memory, need_weights=False).context
 
     def everything(function: Any) -> list[Tensor]:
         out = function(query, keys, lengths)
@@ -85,6 +91,44 @@ def test_a_compiled_layer_is_right(score: str, window: str) -> None:
     compiled = torch.compile(context, fullgraph=True, backend="aot_eager")
     for found, expected in zip(everything(compiled), everything(context), strict=True):
         torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # the compiler warns of its own code
+@pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler")
+@pytest.mark.parametrize(
+    ("score", "window", "input_feeding"),
+    [
+        ("additive", "global", False),
+        ("additive", "local-p", True),
+        ("concat", "local-m", False),
+        ("general", "global", True),
+    ],
+)
+def test_a_model_compiled_by_inductor_is_right(
+    score: str, window: str, input_feeding: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    torch._dynamo.reset()
+    attention = AttentionConfig(
+        score=score, window=window, half_width=2, input_feeding=input_feeding
+    )
+    sizes = {"embedding_size": 8, "hidden_size": 12, "dropout": 0.0}
+    model = Seq2Seq(ModelConfig(**sizes, attention=attention), 20, 20)
+    source, target = torch.randint(4, 20, (3, 6)), torch.randint(4, 20, (3, 4))
+    lengths = torch.tensor([6, 4, 1])
+
+    def loss(source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+        states, _ = model(source, lengths, target)
+        return model.output(states).square().sum()
+
+    def everything(function: Any) -> list[Tensor]:
+        total = function(source, lengths, target)
+        return [total, *torch.autograd.grad(total, list(model.parameters()))]
+
+    compiled = everything(torch.compile(loss))
+    for found, expected in zip(compiled, everything(loss), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_what_is_compiled_calls_the_operators() -> None:
@@ -106,15 +150,18 @@ def test_what_is_compiled_calls_the_operators() -> None:
     assert not any("luong" in name for name in seen), seen
 
 
-def test_export_takes_the_operations_apart() -> None:
+@pytest.mark.parametrize("window", ["global", "local-p"])
+@pytest.mark.parametrize("score", ["additive", "general"])
+def test_export_takes_the_operations_apart(score: str, window: str) -> None:
     class Model(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.attention = Attention(4, 4, score="additive", attention_size=4)
+            self.attention = Attention(4, 4, score=score, window=window, attention_size=4)
 
-        def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-            context: Tensor = self.attention(query, self.attention.prepare(keys)).context
-            return context
+        def forward(self, query: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+            memory = self.attention.prepare(keys)
+            plain = self.attention(query, memory, need_weights=False).context
+            return self.attention(query, memory).context, plain
 
     model = Model().eval()
     arguments = torch.randn(2, 3, 4), torch.randn(2, 5, 4)

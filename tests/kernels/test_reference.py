@@ -114,6 +114,11 @@ class TestDerivatives:
             (lambda q, k: kernels.local_scores(q, k, centres, 1), (query, key)),
             (lambda w, v: kernels.local_context(w, v, centres), (weights, values)),
             (kernels.global_context, (weights, values)),
+            (kernels.dot_attention, (query, key, values, torch.tensor([True, True, False]))),
+            (
+                kernels.additive_attention,
+                (query, key, weight, values, torch.tensor([True, False, True])),
+            ),
         ]
         for function, arguments in calls:
             assert gradcheck(function, arguments)

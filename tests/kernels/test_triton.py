@@ -39,7 +39,7 @@ def failures(script: str, *arguments: str, interpret: bool) -> tuple[int, str]:
 def test_agrees_with_the_reference_in_the_interpreter() -> None:
     held, failed = failures("triton_checks.py", interpret=True)
     assert not failed, failed
-    assert held > 50
+    assert held > 40
 
 
 @needs_triton

@@ -16,7 +16,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 from triton.runtime import JITFunction
 
-from luong.kernels import triton, triton_additive, triton_attention, triton_local
+from luong.kernels import triton, triton_additive, triton_attention, triton_local, triton_operators
 
 HOPPER = GPUTarget("cuda", 90, 32)
 TYPES = {torch.float32: "*fp32", torch.int64: "*i64", torch.uint8: "*u8"}
@@ -68,17 +68,20 @@ def main() -> None:
     torch.set_num_threads(1)
     for module in (triton_additive, triton_local, triton_attention):
         catch(module)
-    rows = torch.zeros(2, 40, 24, requires_grad=True)
-    weight = torch.zeros(24, requires_grad=True)
+    rows, weight = torch.zeros(2, 40, 24), torch.zeros(24)
+    sides = rows, rows, weight, *triton_additive.parts(triton_additive.prepare(rows))
     mask = torch.ones(2, 40, 40, dtype=torch.bool)
     centres = torch.zeros(2, 40, dtype=torch.long)
-    triton.additive_scores(rows, rows, weight).sum().backward()
-    context, _ = triton.additive_attention(
-        rows, rows, weight, rows, mask=mask, bias=torch.zeros(40, requires_grad=True)
-    )
-    context.sum().backward()
-    triton.local_scores(rows, rows, centres, 3, weight).sum().backward()
-    triton.local_scores(rows, rows, centres, 3).sum().backward()
+    scores, band = torch.zeros(2, 40, 40), torch.zeros(2, 40, 7)
+    triton_operators.additive_scores(*sides)
+    triton_operators.additive_gradients(scores, *sides)
+    triton_operators.band_scores(*sides, centres, 7)
+    triton_operators.band_score_gradients(band, *sides, centres)
+    triton_operators.band_dot(rows, rows, centres, 7)
+    triton_operators.band_sum(band, rows, centres)
+    triton_operators.band_spread(band, rows, centres, 40)
+    leaf, bias = rows.requires_grad_(), torch.zeros(40, requires_grad=True)
+    triton.additive_attention(leaf, leaf, weight, leaf, mask, bias).sum().backward()
 
 
 if __name__ == "__main__":

@@ -11,31 +11,12 @@ from torch.nn import functional
 from luong import kernels
 from luong.attention import masks
 from luong.attention.memory import AttentionOutput, Memory
-from luong.attention.scores import SCORES, DotProduct, Score, make_score
+from luong.attention.scores import SCORES, Score, make_score
 from luong.attention.windows import Window, make_window
+from luong.kernels.reference import biased, masked_softmax
 
 logger = logging.getLogger("luong.attention")
 _warned_max_length: set[int] = set()
-
-
-def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """Softmax over the last dimension, of the allowed positions alone.
-
-    Args:
-        scores: (..., S), float32 at least.
-        mask: Bool, broadcastable to scores; True = may attend.
-
-    Returns:
-        Weights (..., S), exactly 0 where masked; a row with nothing allowed is all 0, with zero
-        gradients. What stands in masked scores, NaN included, changes nothing.
-
-    Example:
-        >>> masked_softmax(torch.tensor([1.0, 1.0, 100.0]), torch.tensor([True, True, False]))
-        tensor([0.5000, 0.5000, 0.0000])
-    """
-    empty = ~mask.any(-1, keepdim=True)
-    filled = scores.masked_fill(~mask, -torch.inf).masked_fill(empty, 0.0)
-    return torch.softmax(filled, -1).masked_fill(~mask, 0.0)
 
 
 def prepare(
@@ -116,15 +97,12 @@ def attend_memory(
     _check_positions(positions, batch, steps)
     broken = memory.broken.unsqueeze(1)
     located = window.locate(query, positions, memory.lengths)
-    plain = located is None and bias is None and not dropout and not need_weights
-    if plain and isinstance(score, DotProduct):
-        context = score.context(query, memory.keys, memory.values, allowed)
+    if located is None and not dropout and not need_weights:
+        context = score.context(query, memory.keys, memory.values, allowed, bias)
         context = context + _nan_where_seen(broken & allowed, context)
         weights = band_start = None
     elif located is None:
-        scores = score.scores(query, memory.keys)
-        if bias is not None:
-            scores = scores + bias.to(scores.dtype)
+        scores = biased(score.scores(query, memory.keys), bias)
         scores = scores + _nan_where_seen(broken & allowed, scores)
         weights = masked_softmax(scores, allowed)
         context = kernels.global_context(functional.dropout(weights, dropout), memory.values)

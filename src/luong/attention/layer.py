@@ -109,7 +109,8 @@ class Attention(nn.Module):
                 0..T-1 by default.
             mask: Bool, broadcastable to (B, T, S), True = may attend.
             bias: Float, added to the scores, broadcastable to (B, T, S).
-            need_weights: False: `weights` of the result is None.
+            need_weights: False: `weights` of the result is None, and a global window need not
+                make them.
 
         Returns:
             Context (B, T, v); weights before dropout, (B, T, S) or the band (B, T, 2D+1) of a

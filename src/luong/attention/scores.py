@@ -26,7 +26,7 @@ from typing_extensions import override
 
 from luong import kernels
 from luong.errors import nearest
-from luong.kernels.reference import at_least_float32
+from luong.kernels.reference import at_least_float32, biased, masked_softmax
 
 
 class Cost(NamedTuple):
@@ -82,6 +82,31 @@ class Score(nn.Module, ABC):
     def banded(self, query: Tensor, prepared: Any, centres: Tensor, half_width: int) -> Tensor:
         """Score queries (B, T, q) against the keys around centres (B, T): (B, T, 2D+1)."""
 
+    def context(
+        self,
+        query: Tensor,
+        prepared: Any,
+        values: Tensor,
+        mask: Tensor,
+        bias: Tensor | None = None,
+    ) -> Tensor:
+        """Attend to a whole source where nobody asks for the weights.
+
+        A score whose weights need not be made at all overrides it.
+
+        Args:
+            query: (B, T, q).
+            prepared: What `prepare` made of the keys.
+            values: (B, S, v).
+            mask: Bool, broadcastable to (B, T, S).
+            bias: Float, added to the scores, broadcastable to (B, T, S).
+
+        Returns:
+            (B, T, v), float32 at least.
+        """
+        weights = masked_softmax(biased(self.scores(query, prepared), bias), mask)
+        return kernels.global_context(weights, values)
+
     def cost(
         self, source_length: int, target_length: int = 1, half_width: int | None = None
     ) -> Cost:
@@ -116,18 +141,17 @@ class DotProduct(Score):
     def banded(self, query: Tensor, prepared: Tensor, centres: Tensor, half_width: int) -> Tensor:
         return kernels.local_scores(self._scaled(query), prepared, centres, half_width)
 
-    def context(self, query: Tensor, prepared: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-        """Attend to a whole source without making the weights.
-
-        Args:
-            query: (B, T, q).
-            prepared: What `prepare` made of the keys.
-            values: (B, S, v).
-            mask: Bool, broadcastable to (B, T, S).
-
-        Returns:
-            (B, T, v), float32 at least.
-        """
+    @override
+    def context(
+        self,
+        query: Tensor,
+        prepared: Tensor,
+        values: Tensor,
+        mask: Tensor,
+        bias: Tensor | None = None,
+    ) -> Tensor:
+        if bias is not None:
+            return super().context(query, prepared, values, mask, bias)
         return kernels.dot_attention(self._scaled(query), prepared, values, mask)
 
     def _scaled(self, query: Tensor) -> Tensor:
@@ -231,6 +255,19 @@ class _Additive(Score):
     ) -> Tensor:
         projected = self._projected(query)
         return kernels.local_scores(projected, prepared, centres, half_width, self.weight_vector)
+
+    @override
+    def context(
+        self,
+        query: Tensor,
+        prepared: kernels.PreparedKeys,
+        values: Tensor,
+        mask: Tensor,
+        bias: Tensor | None = None,
+    ) -> Tensor:
+        return kernels.additive_attention(
+            self._projected(query), prepared, self.weight_vector, values, mask, bias
+        )
 
     @abstractmethod
     def _projected(self, query: Tensor) -> Tensor:

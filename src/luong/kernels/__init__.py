@@ -1,37 +1,33 @@
 """The only door to the arithmetic of attention: an operation is apart from who computes it.
 
-Which backend serves a call is decided in this order: the argument `backend=`, the context manager
-`use_backend`, the environment variable LUONG_BACKEND, and else `auto`. A backend that was named
-runs or raises with the reason; `auto` takes the first that can, and logs its choice once.
-
 `kernels.reference` is the specification: eager, any dtype, any device. It also serves what only
 plain torch can do: vmap and the other transforms of torch.func, forward-mode derivatives, and
-export. `explain` tells which backend serves a call, and why the others do not.
+export. `explain` tells which backend serves a call, and why the others do not; `kernels.dispatch`
+says how that is decided.
 """
 
 from __future__ import annotations
 
-import contextlib
-import importlib
-import importlib.util
-import logging
-import os
-import sys
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
-from typing import Any, NamedTuple
-
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
-from luong.errors import UserError, nearest
-from luong.kernels import triton_refusal
+from luong.kernels.dispatch import (
+    BACKENDS,
+    OPERATIONS,
+    Backend,
+    choose,
+    compute,
+    explain,
+    use_backend,
+)
 from luong.kernels.prepared import PreparedKeys
 
 __all__ = [
+    "BACKENDS",
     "OPERATIONS",
+    "Backend",
     "PreparedKeys",
+    "additive_attention",
     "additive_scores",
     "choose",
     "dot_attention",
@@ -45,230 +41,11 @@ __all__ = [
     "use_backend",
 ]
 
-logger = logging.getLogger("luong.kernels")
 
-OPERATIONS = (
-    "prepare_keys",
-    "additive_scores",
-    "dot_scores",
-    "dot_attention",
-    "global_context",
-    "local_scores",
-    "local_context",
-    "lstm_update",
-)
-
-
-class Backend(NamedTuple):
-    """An engine: the module that holds a function for each operation, and what it can serve.
-
-    `refusal(operation, device_type, dtype)` is None where the engine can serve, else the reason.
-    """
-
-    name: str
-    module: str
-    refusal: Callable[[str, str, torch.dtype], str | None]
-
-
-class Choice(NamedTuple):
-    """Which backend serves a call, and why those before it do not."""
-
-    backend: str
-    refusals: dict[str, str]
-
-
-def _cpu_refusal(operation: str, device_type: str, dtype: torch.dtype) -> str | None:
-    if device_type != "cpu":
-        return f"it computes on cpu, not on {device_type}"
-    if dtype not in (torch.float32, torch.float16, torch.bfloat16):
-        return f"it computes in float32, which is not enough for {dtype}"
-    if importlib.util.find_spec("numba") is None:
-        return "numba is not installed"
-    return None
-
-
-BACKENDS = (
-    Backend("cpu", "luong.kernels.cpu", _cpu_refusal),
-    Backend("triton", "luong.kernels.triton", triton_refusal.refusal),
-    Backend("reference", "luong.kernels.reference", lambda *_: None),
-)
-
-_chosen: ContextVar[str | None] = ContextVar("luong_backend", default=None)
-# The same, as torch.compile sees it: it cannot read a ContextVar.
-_chosen_last: str | None = None
-_served: dict[tuple[str, str, torch.dtype, str, str | None], str] = {}
-
-
-@contextlib.contextmanager
-def use_backend(name: str) -> Iterator[None]:
-    """Compute with one backend inside a `with` block.
-
-    Args:
-        name: A backend, or "auto".
-
-    Raises:
-        UserError: No backend has that name.
-
-    Example:
-        >>> with use_backend("reference"):
-        ...     result = attention(query, memory)
-    """
-    global _chosen_last
-    _checked(name)
-    token = _chosen.set(name)
-    _chosen_last = name
-    try:
-        yield
-    finally:
-        _chosen.reset(token)
-        _chosen_last = _chosen.get()
-
-
-def choose(
-    operation: str, device_type: str, dtype: torch.dtype, backend: str | None = None
-) -> Choice:
-    """Decide which backend serves an operation; a pure function of its arguments and the settings.
-
-    Args:
-        operation: One of OPERATIONS.
-        device_type: As in `tensor.device.type`.
-        dtype: Of the tensors.
-        backend: A name, or None to follow the context manager, the environment, and `auto`.
-
-    Returns:
-        The backend's name, and for each that came before it the reason why it cannot serve.
-
-    Raises:
-        UserError: The named backend does not exist or cannot serve this call.
-    """
-    return _chosen_among(operation, device_type, dtype, _named(backend), _plain_torch())
-
-
-def explain(
-    operation: str, device_type: str, dtype: torch.dtype, *, backend: str | None = None
-) -> str:
-    """Tell which backend serves a call here and now, and why the others do not.
-
-    Args:
-        operation: One of OPERATIONS.
-        device_type: As in `tensor.device.type`.
-        dtype: Of the tensors.
-        backend: As for `choose`.
-
-    Returns:
-        A line for the call, and one for each backend.
-
-    Raises:
-        UserError: The operation or the named backend does not exist.
-
-    Example:
-        >>> print(explain("additive_scores", "cpu", torch.float64))
-        additive_scores on cpu in torch.float64 (backend: auto)
-          cpu: no, it computes in float32, which is not enough for torch.float64
-          triton: no, it runs on CUDA devices, and the tensors are on cpu
-          reference: serves
-    """
-    if operation not in OPERATIONS:
-        raise UserError(f"'{operation}' is not an operation.{nearest(operation, OPERATIONS)}")
-    name, transform = _named(backend), _plain_torch()
-    lines = [f"{operation} on {device_type} in {dtype} (backend: {name})"]
-    served = False
-    for candidate in BACKENDS:
-        reason = _reason(candidate, operation, device_type, dtype, transform)
-        if name not in ("auto", candidate.name):
-            verdict = f"not asked, as {name} was named"
-        elif reason is not None:
-            verdict = f"no, {reason}"
-        else:
-            verdict = "could, but one before it serves" if served else "serves"
-            served = True
-        lines.append(f"  {candidate.name}: {verdict}")
-    return "\n".join(lines)
-
-
-def _chosen_among(
-    operation: str, device_type: str, dtype: torch.dtype, name: str, transform: str | None
-) -> Choice:
-    refusals: dict[str, str] = {}
-    for candidate in BACKENDS:
-        if name not in ("auto", candidate.name):
-            continue
-        reason = _reason(candidate, operation, device_type, dtype, transform)
-        if reason is None:
-            return Choice(candidate.name, refusals)
-        refusals[candidate.name] = reason
-    reasons = "; ".join(f"{engine}: {reason}" for engine, reason in refusals.items())
-    raise UserError(f"No backend can serve {operation} on {device_type} in {dtype}: {reasons}.")
-
-
-def _reason(
-    candidate: Backend,
-    operation: str,
-    device_type: str,
-    dtype: torch.dtype,
-    transform: str | None,
-) -> str | None:
-    """Why a backend cannot serve; None if it can."""
-    if transform is not None and candidate.name != "reference":
-        return transform
-    return candidate.refusal(operation, device_type, dtype)
-
-
-def _plain_torch() -> str | None:
-    """The reason why only plain torch will do here and now; None if kernels may run."""
-    if torch.compiler.is_compiling():
-        return "export takes the operations apart" if torch.compiler.is_exporting() else None
-    if torch._C._are_functorch_transforms_active():
-        return "a transform of torch.func is active"
-    if forward_ad._current_level >= 0:
-        return "forward-mode derivatives are active"
-    if torch._C._get_tracing_state() is not None:
-        return "torch.jit is tracing"
-    return None
-
-
-def _named(backend: str | None) -> str:
-    chosen = _chosen_last if torch.compiler.is_compiling() else _chosen.get()
-    return _checked(backend or chosen or os.environ.get("LUONG_BACKEND") or "auto")
-
-
-def _checked(name: str) -> str:
-    known = ["auto", *(backend.name for backend in BACKENDS)]
-    if name not in known:
-        raise UserError(f"'{name}' is not a kernel backend.{nearest(name, known)}")
-    return name
-
-
-def _compute(operation: str, tensor: Tensor, backend: str | None, *arguments: Any) -> Any:
-    """Run an operation on the chosen backend."""
-    device_type = tensor.device.type
-    call = (operation, device_type, tensor.dtype, _named(backend), _plain_torch())
-    # A tracer would guard what it sees of the table, which the call itself fills.
-    module = None if torch.compiler.is_compiling() else _served.get(call)
-    if module is None:
-        module = _serve(call)
-    function = getattr(sys.modules[module], operation)
-    if torch.is_autocast_enabled(device_type):
-        # Sums over scores and weights are float32 at least, also where autocast would narrow them.
-        with torch.autocast(device_type, enabled=False):
-            return function(*arguments)
-    return function(*arguments)
-
-
-def _serve(call: tuple[str, str, torch.dtype, str, str | None]) -> str:
-    """Choose who serves a kind of call, import that module, log the choice, and remember."""
-    choice = _chosen_among(*call)
-    why = "".join(f"; not {name}: {reason}" for name, reason in choice.refusals.items())
-    logger.debug("%s on %s in %s: %s%s", *call[:3], choice.backend, why)
-    module = next(engine.module for engine in BACKENDS if engine.name == choice.backend)
-    importlib.import_module(module)
-    _served[call] = module
-    return module
-
-
-# torch.compile calls it and keeps the answer: tracing could follow neither imports nor logging.
-# By hand, as `torch.compiler.assume_constant_result` would import the whole compiler.
-_serve._dynamo_marked_constant = True  # type: ignore[attr-defined]
+def _check_mask(mask: Tensor) -> None:
+    # Engines would take a float mask for a bias, or for bytes.
+    if mask.dtype != torch.bool:
+        raise TypeError(f"mask has dtype {mask.dtype}; expected bool, True = may attend.")
 
 
 def prepare_keys(key: Tensor, *, backend: str | None = None) -> PreparedKeys:
@@ -280,8 +57,12 @@ def prepare_keys(key: Tensor, *, backend: str | None = None) -> PreparedKeys:
 
     Returns:
         The keys, in float32 at least, with what the engine wants beside them.
+
+    Example:
+        >>> prepared = prepare_keys(keys)
+        >>> scores = [additive_scores(query, prepared, weight) for query in steps]
     """
-    result: PreparedKeys = _compute("prepare_keys", key, backend, key)
+    result: PreparedKeys = compute("prepare_keys", key, backend, key)
     return result
 
 
@@ -298,8 +79,13 @@ def additive_scores(
 
     Returns:
         Scores (..., T, S), in float32 at least.
+
+    Example:
+        >>> query, key = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
+        >>> additive_scores(query, key, torch.tensor([2.0, -1.0]))
+        tensor([[0.7616]])
     """
-    result: Tensor = _compute("additive_scores", query, backend, query, key, weight)
+    result: Tensor = compute("additive_scores", query, backend, query, key, weight)
     return result
 
 
@@ -314,7 +100,7 @@ def dot_scores(query: Tensor, key: Tensor, *, backend: str | None = None) -> Ten
     Returns:
         Scores (..., T, S), in float32 at least.
     """
-    result: Tensor = _compute("dot_scores", query, backend, query, key)
+    result: Tensor = compute("dot_scores", query, backend, query, key)
     return result
 
 
@@ -326,15 +112,59 @@ def dot_attention(
     Args:
         query: (..., T, n), scaled already.
         key: (..., S, n).
-        value: (..., S, v).
+        value: (..., S, v); finite also where masked.
         mask: Bool, broadcastable to (..., T, S), True = may attend.
         backend: An engine's name; None for the default.
 
     Returns:
         softmax(query key^T) value (..., T, v), in float32 at least; 0 for a row that may attend
         to nothing.
+
+    Raises:
+        TypeError: The mask is not bool.
     """
-    result: Tensor = _compute("dot_attention", query, backend, query, key, value, mask)
+    _check_mask(mask)
+    result: Tensor = compute("dot_attention", query, backend, query, key, value, mask)
+    return result
+
+
+def additive_attention(
+    query: Tensor,
+    key: Tensor | PreparedKeys,
+    weight: Tensor,
+    value: Tensor,
+    mask: Tensor,
+    bias: Tensor | None = None,
+    *,
+    backend: str | None = None,
+) -> Tensor:
+    """The context of an additive attention whose weights nobody asks for (Bahdanau 2015).
+
+    Where it pays the T x S weights are never made.
+
+    Args:
+        query: Projected queries (..., T, n).
+        key: Projected keys (..., S, n), plain or prepared; leading dimensions broadcast.
+        weight: The vector v (n).
+        value: (..., S, v); finite also where masked.
+        mask: Bool, broadcastable to (..., T, S), True = may attend.
+        bias: Float, added to the scores, broadcastable to (..., T, S).
+        backend: An engine's name; None for the default.
+
+    Returns:
+        softmax(additive_scores + bias) value (..., T, v), in float32 at least; 0 for a row that
+        may attend to nothing.
+
+    Raises:
+        TypeError: The mask is not bool.
+
+    Example:
+        >>> allowed = torch.arange(10) < lengths[:, None, None]
+        >>> context = additive_attention(query, prepare_keys(key), weight, value, allowed)
+    """
+    _check_mask(mask)
+    arguments = (query, key, weight, value, mask, bias)
+    result: Tensor = compute("additive_attention", query, backend, *arguments)
     return result
 
 
@@ -349,7 +179,7 @@ def global_context(weights: Tensor, value: Tensor, *, backend: str | None = None
     Returns:
         Context (..., T, v), in float32 at least.
     """
-    result: Tensor = _compute("global_context", weights, backend, weights, value)
+    result: Tensor = compute("global_context", weights, backend, weights, value)
     return result
 
 
@@ -374,9 +204,14 @@ def local_scores(
 
     Returns:
         Scores (..., T, 2D+1), in float32 at least; exactly 0 in slots outside the source.
+
+    Example:
+        >>> rows = torch.ones(3, 2)
+        >>> local_scores(rows[:1], rows, torch.tensor([0]), 1)
+        tensor([[0., 2., 2.]])
     """
     arguments = (query, key, centres, half_width, weight)
-    result: Tensor = _compute("local_scores", query, backend, *arguments)
+    result: Tensor = compute("local_scores", query, backend, *arguments)
     return result
 
 
@@ -394,7 +229,7 @@ def local_context(
     Returns:
         Context (..., T, v), in float32 at least; slots outside the source add nothing.
     """
-    result: Tensor = _compute("local_context", weights, backend, weights, value, centres)
+    result: Tensor = compute("local_context", weights, backend, weights, value, centres)
     return result
 
 
@@ -412,6 +247,9 @@ def lstm_update(
 
     Returns:
         The new hidden state and the new cell (rows, H), in float32 at least.
+
+    Example:
+        >>> hidden, cell = lstm_update(torch.cat([inputs, hidden], -1) @ weight.t(), cell)
     """
-    result: tuple[Tensor, Tensor] = _compute("lstm_update", gates, backend, gates, cell)
+    result: tuple[Tensor, Tensor] = compute("lstm_update", gates, backend, gates, cell)
     return result

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
@@ -16,6 +18,21 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 FLAGS = {"reassoc", "contract", "nsz", "arcp"}
 
 
+def sources(folder: Path) -> str:
+    """A short digest of the files whose loops are compiled: a loop may inline one of another file.
+
+    Args:
+        folder: Where those files lie; one that has none gives a digest too.
+    """
+    digest = hashlib.sha256()
+    for path in [*sorted(folder.glob("cpu_*.py")), *sorted(folder.glob("compiled.py"))]:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:8]
+
+
+_SOURCES = sources(Path(__file__).parent)
+
+
 def compiled(function: Function) -> Function:
     """Compile a loop over arrays at its first call; it runs without the interpreter lock.
 
@@ -24,6 +41,9 @@ def compiled(function: Function) -> Function:
     Args:
         function: Plain loops over C-contiguous float32 arrays.
     """
+    # Numba's cache goes by a function's name and its own file alone. The digest in the name makes
+    # it notice a change in any file that the function may have inlined from.
+    function.__qualname__ += f"-{_SOURCES}"
     options = {"error_model": "numpy", "nogil": True, "fastmath": FLAGS}
     try:
         return _njit(cache=True, **options)(function)

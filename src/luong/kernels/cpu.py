@@ -12,11 +12,18 @@ from torch import Tensor
 
 from luong.kernels import cpu_calls, operators, reference
 from luong.kernels.cpu_additive import padded
+from luong.kernels.leading import broadcast, folded
 from luong.kernels.prepared import PreparedKeys
-from luong.kernels.reference import at_least_float32, dot_scores, global_context
+from luong.kernels.reference import (
+    at_least_float32,
+    attended,
+    dot_scores,
+    global_context,
+)
 from luong.kernels.sdpa import dot_attention
 
 __all__ = [
+    "additive_attention",
     "additive_scores",
     "dot_attention",
     "dot_scores",
@@ -46,7 +53,7 @@ def additive_scores(query: Tensor, key: Tensor | PreparedKeys, weight: Tensor) -
     if query.dim() == 3 and key.dim() == 3 and query.shape[0] == key.shape[0]:
         scores: Tensor = compute(query, key, weight, powers, maxima)
         return scores
-    lead = _broadcast(query.shape[:-2], key.shape[:-2])
+    lead = broadcast(query.shape[:-2], key.shape[:-2])
     rows = query.expand(*lead, *query.shape[-2:])
     if key.shape[:-2].numel() == 1:
         # One source for all: the queries are rows of one batch entry, and no key is copied.
@@ -60,12 +67,28 @@ def additive_scores(query: Tensor, key: Tensor | PreparedKeys, weight: Tensor) -
     else:
         scores = compute(
             rows.flatten(0, -3),
-            _folded(key, lead, 2),
+            folded(key, lead),
             weight,
-            _folded(powers, lead, 2),
-            _folded(maxima, lead, 1),
+            folded(powers, lead),
+            folded(maxima, lead, 1),
         )
     return scores.reshape(*lead, query.shape[-2], key.shape[-2])
+
+
+def additive_attention(
+    query: Tensor,
+    key: Tensor | PreparedKeys,
+    weight: Tensor,
+    value: Tensor,
+    mask: Tensor,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """See `luong.kernels.additive_attention`.
+
+    The T x S scores are made: they are 1/n of the work, and making them again in the backward
+    would cost more than keeping them.
+    """
+    return attended(additive_scores(query, key, weight), value, mask, bias)
 
 
 def local_scores(
@@ -80,9 +103,9 @@ def local_scores(
     plain = at_least_float32(_plain(key))
     if not _all_float32(plain) or (weight is not None and weight.dtype == torch.float64):
         return reference.local_scores(query, key, centres, half_width, weight)
-    lead = _broadcast(query.shape[:-2], plain.shape[:-2], centres.shape[:-1])
-    rows, sources = _folded(query, lead, 2), _folded(plain, lead, 2)
-    places = _folded(centres.long(), lead, 1)
+    lead = broadcast(query.shape[:-2], plain.shape[:-2], centres.shape[:-1])
+    rows, sources = folded(query, lead), folded(plain, lead)
+    places = folded(centres.long(), lead, 1)
     width = 2 * half_width + 1
     trace = operators.traced(query)
     compute: Any
@@ -96,8 +119,8 @@ def local_scores(
             rows,
             sources,
             at_least_float32(weight),
-            _folded(powers, lead, 2),
-            _folded(maxima, lead, 1),
+            folded(powers, lead),
+            folded(maxima, lead, 1),
             places,
             width,
         )
@@ -109,10 +132,10 @@ def local_context(weights: Tensor, value: Tensor, centres: Tensor) -> Tensor:
     weights, value = at_least_float32(weights), at_least_float32(value)
     if not _all_float32(weights, value):
         return reference.local_context(weights, value, centres)
-    lead = _broadcast(weights.shape[:-2], value.shape[:-2], centres.shape[:-1])
+    lead = broadcast(weights.shape[:-2], value.shape[:-2], centres.shape[:-1])
     compute: Any = operators.band_sum if operators.traced(weights) else operators.BandSum.apply
     context: Tensor = compute(
-        _folded(weights, lead, 2), _folded(value, lead, 2), _folded(centres.long(), lead, 1)
+        folded(weights, lead), folded(value, lead), folded(centres.long(), lead, 1)
     )
     return context.reshape(*lead, *context.shape[1:])
 
@@ -150,19 +173,6 @@ def _prepared(key: Tensor | PreparedKeys) -> tuple[Tensor, Tensor, Tensor]:
                 return key.key, powers, maxima
     plain = at_least_float32(_plain(key))
     return plain, *_exponentials(plain)
-
-
-def _folded(tensor: Any, lead: torch.Size, dimensions: int) -> Tensor:
-    """A tensor with all its leading dimensions in one."""
-    if tensor.dim() == dimensions + 1 and len(lead) == 1 and tensor.shape[0] == lead[0]:
-        return tensor  # type: ignore[no-any-return]
-    own = tensor.shape[tensor.dim() - dimensions :]
-    folded: Tensor = tensor.expand(*lead, *own).reshape(lead.numel(), *own)
-    return folded
-
-
-def _broadcast(*shapes: torch.Size) -> torch.Size:
-    return torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def _all_float32(*tensors: Tensor) -> bool:

@@ -1,8 +1,9 @@
-"""The CPU kernels as torch sees them: once for eager code, and once for what traces it.
+"""The kernels as torch sees them: once for eager code, and once for what traces it.
 
 Eager code takes the `autograd.Function`s, whose calls cost least: decoding makes many small ones.
 Tracers (torch.compile, make_fx, fake tensors) see the operators registered as `luong::*`. Both
-call `cpu_calls`. A second derivative goes through the reference.
+call `cpu_calls`. A second derivative goes through the reference. The same operators stand for
+the Triton kernels on other devices, traced or not: `triton_operators` registers those.
 """
 
 from __future__ import annotations
@@ -41,12 +42,7 @@ class AdditiveScores(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, incoming: Tensor) -> Gradients:
         """Compute r anew."""
-        query, key, weight, powers, maxima = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            scores = reference.additive_scores(query, key, weight)
-            return *reference.differentiable(scores, (query, key, weight), incoming), None, None
-        gradients = cpu_calls.additive_gradients(incoming, query, key, weight, powers, maxima)
-        return *gradients, None, None
+        return _additive_backward(ctx, incoming, cpu_calls.additive_gradients)
 
 
 class BandScores(torch.autograd.Function):
@@ -70,16 +66,7 @@ class BandScores(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, incoming: Tensor) -> Gradients:
         """Compute r anew."""
-        query, key, weight, powers, maxima, centres = ctx.saved_tensors
-        rest = (None, None, None, None)
-        if torch.is_grad_enabled():
-            half_width = incoming.shape[-1] // 2
-            scores = reference.local_scores(query, key, centres, half_width, weight)
-            return *reference.differentiable(scores, (query, key, weight), incoming), *rest
-        gradients = cpu_calls.band_score_gradients(
-            incoming, query, key, weight, powers, maxima, centres
-        )
-        return *gradients, *rest
+        return _band_scores_backward(ctx, incoming, cpu_calls.band_score_gradients)
 
 
 # The next three are each other's derivatives, as often as one likes.
@@ -97,13 +84,7 @@ class BandDot(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, incoming: Tensor) -> Gradients:
         """A sum of keys for each query, and the queries spread over the keys."""
-        query, key, centres = ctx.saved_tensors
-        query_gradient = key_gradient = None
-        if ctx.needs_input_grad[0]:
-            query_gradient = _apply(BandSum, incoming, key, centres)
-        if ctx.needs_input_grad[1]:
-            key_gradient = _apply(BandSpread, incoming, query, centres, key.shape[1])
-        return query_gradient, key_gradient, None, None
+        return _band_dot_backward(ctx, incoming, BandSum.apply, BandSpread.apply)
 
 
 class BandSum(torch.autograd.Function):
@@ -118,13 +99,7 @@ class BandSum(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, incoming: Tensor) -> Gradients:
         """Dot products for the weights, and the gradient spread over the values."""
-        weights, value, centres = ctx.saved_tensors
-        weights_gradient = value_gradient = None
-        if ctx.needs_input_grad[0]:
-            weights_gradient = _apply(BandDot, incoming, value, centres, weights.shape[2])
-        if ctx.needs_input_grad[1]:
-            value_gradient = _apply(BandSpread, weights, incoming, centres, value.shape[1])
-        return weights_gradient, value_gradient, None
+        return _band_sum_backward(ctx, incoming, BandDot.apply, BandSpread.apply)
 
 
 class BandSpread(torch.autograd.Function):
@@ -139,13 +114,7 @@ class BandSpread(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, incoming: Tensor) -> Gradients:
         """Dot products for the weights, and sums for the rows."""
-        weights, rows, centres = ctx.saved_tensors
-        weights_gradient = rows_gradient = None
-        if ctx.needs_input_grad[0]:
-            weights_gradient = _apply(BandDot, rows, incoming, centres, weights.shape[2])
-        if ctx.needs_input_grad[1]:
-            rows_gradient = _apply(BandSum, weights, incoming, centres)
-        return weights_gradient, rows_gradient, None, None
+        return _band_spread_backward(ctx, incoming, BandDot.apply, BandSum.apply)
 
 
 class LSTMUpdate(torch.autograd.Function):
@@ -171,10 +140,6 @@ class LSTMUpdate(torch.autograd.Function):
             incoming = torch.cat((to_hidden, to_cell), -1)
             return reference.differentiable(new, (gates, cell), incoming)
         return cpu_calls.lstm_gradients(activated, squashed, cell, to_hidden, to_cell)
-
-
-def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
-    return function.apply(*arguments)  # type: ignore[no-untyped-call]
 
 
 @torch.library.custom_op("luong::exponentiate", mutates_args=(), device_types="cpu")
@@ -313,30 +278,63 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.save_for_backward(*(value for value in inputs if isinstance(value, Tensor)))
 
 
-def _additive_backward(ctx: Any, incoming: Tensor) -> Gradients:
-    return *additive_gradients(incoming, *ctx.saved_tensors), None, None
+# The backward of both forms of an operator: the `autograd.Function`s hand in their own calls.
 
 
-def _band_scores_backward(ctx: Any, incoming: Tensor) -> Gradients:
-    return *band_score_gradients(incoming, *ctx.saved_tensors), None, None, None, None
+def _additive_backward(ctx: Any, incoming: Tensor, compute: Any = additive_gradients) -> Gradients:
+    query, key, weight, powers, maxima = ctx.saved_tensors
+    if torch.is_grad_enabled():
+        scores = reference.additive_scores(query, key, weight)
+        return *reference.differentiable(scores, (query, key, weight), incoming), None, None
+    return *compute(incoming, query, key, weight, powers, maxima), None, None
 
 
-def _band_dot_backward(ctx: Any, incoming: Tensor) -> Gradients:
+def _band_scores_backward(
+    ctx: Any, incoming: Tensor, compute: Any = band_score_gradients
+) -> Gradients:
+    query, key, weight, powers, maxima, centres = ctx.saved_tensors
+    rest = (None, None, None, None)
+    if torch.is_grad_enabled():
+        half_width = incoming.shape[-1] // 2
+        scores = reference.local_scores(query, key, centres, half_width, weight)
+        return *reference.differentiable(scores, (query, key, weight), incoming), *rest
+    return *compute(incoming, query, key, weight, powers, maxima, centres), *rest
+
+
+def _band_dot_backward(
+    ctx: Any, incoming: Tensor, total: Any = band_sum, spread: Any = band_spread
+) -> Gradients:
     query, key, centres = ctx.saved_tensors
-    spread = band_spread(incoming, query, centres, key.shape[1])
-    return band_sum(incoming, key, centres), spread, None, None
+    query_gradient = key_gradient = None
+    if ctx.needs_input_grad[0]:
+        query_gradient = total(incoming, key, centres)
+    if ctx.needs_input_grad[1]:
+        key_gradient = spread(incoming, query, centres, key.shape[1])
+    return query_gradient, key_gradient, None, None
 
 
-def _band_sum_backward(ctx: Any, incoming: Tensor) -> Gradients:
+def _band_sum_backward(
+    ctx: Any, incoming: Tensor, dot: Any = band_dot, spread: Any = band_spread
+) -> Gradients:
     weights, value, centres = ctx.saved_tensors
-    spread = band_spread(weights, incoming, centres, value.shape[1])
-    return band_dot(incoming, value, centres, weights.shape[2]), spread, None
+    weights_gradient = value_gradient = None
+    if ctx.needs_input_grad[0]:
+        weights_gradient = dot(incoming, value, centres, weights.shape[2])
+    if ctx.needs_input_grad[1]:
+        value_gradient = spread(weights, incoming, centres, value.shape[1])
+    return weights_gradient, value_gradient, None
 
 
-def _band_spread_backward(ctx: Any, incoming: Tensor) -> Gradients:
+def _band_spread_backward(
+    ctx: Any, incoming: Tensor, dot: Any = band_dot, total: Any = band_sum
+) -> Gradients:
     weights, rows, centres = ctx.saved_tensors
-    dots = band_dot(rows, incoming, centres, weights.shape[2])
-    return dots, band_sum(weights, incoming, centres), None, None
+    weights_gradient = rows_gradient = None
+    if ctx.needs_input_grad[0]:
+        weights_gradient = dot(rows, incoming, centres, weights.shape[2])
+    if ctx.needs_input_grad[1]:
+        rows_gradient = total(weights, incoming, centres)
+    return weights_gradient, rows_gradient, None, None
 
 
 additive_scores.register_autograd(_additive_backward, setup_context=_keep)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from luong.kernels.leading import broadcast
 from luong.kernels.prepared import PreparedKeys
 
 
@@ -39,10 +40,49 @@ def dot_scores(query: Tensor, key: Tensor) -> Tensor:
 
 def dot_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
     """See `luong.kernels.dot_attention`."""
-    scores = dot_scores(query, key).masked_fill(~mask, -torch.inf)
-    # A row with nothing to attend would be NaN.
-    scores = scores.masked_fill(~mask.any(-1, keepdim=True), 0.0)
-    return global_context(torch.softmax(scores, -1).masked_fill(~mask, 0.0), value)
+    return attended(dot_scores(query, key), value, mask)
+
+
+def additive_attention(
+    query: Tensor,
+    key: Tensor | PreparedKeys,
+    weight: Tensor,
+    value: Tensor,
+    mask: Tensor,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """See `luong.kernels.additive_attention`."""
+    return attended(additive_scores(query, key, weight), value, mask, bias)
+
+
+def attended(scores: Tensor, value: Tensor, mask: Tensor, bias: Tensor | None = None) -> Tensor:
+    """The context (..., T, v) that scores (..., T, S) give of values (..., S, v)."""
+    return global_context(masked_softmax(biased(scores, bias), mask), value)
+
+
+def biased(scores: Tensor, bias: Tensor | None) -> Tensor:
+    """Scores (..., T, S) with a bias that broadcasts to them, if there is one."""
+    return scores if bias is None else scores + bias.to(scores.dtype)
+
+
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """Softmax over the last dimension, of the allowed positions alone.
+
+    Args:
+        scores: (..., S), float32 at least.
+        mask: Bool, broadcastable to scores; True = may attend.
+
+    Returns:
+        Weights (..., S), exactly 0 where masked; a row with nothing allowed is all 0, with zero
+        gradients. What stands in masked scores, NaN included, changes nothing.
+
+    Example:
+        >>> masked_softmax(torch.tensor([1.0, 1.0, 100.0]), torch.tensor([True, True, False]))
+        tensor([0.5000, 0.5000, 0.0000])
+    """
+    empty = ~mask.any(-1, keepdim=True)
+    filled = scores.masked_fill(~mask, -torch.inf).masked_fill(empty, 0.0)
+    return torch.softmax(filled, -1).masked_fill(~mask, 0.0)
 
 
 def global_context(weights: Tensor, value: Tensor) -> Tensor:
@@ -84,7 +124,7 @@ def local_context(weights: Tensor, value: Tensor, centres: Tensor) -> Tensor:
 
 def _band(rows: Tensor, centres: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """The rows under each band (..., T, width, n), 0 outside, and which slots are inside."""
-    lead = torch.broadcast_shapes(rows.shape[:-2], centres.shape[:-1])  # type: ignore[no-untyped-call]
+    lead = broadcast(rows.shape[:-2], centres.shape[:-1])
     rows = rows.expand(*lead, *rows.shape[-2:])
     centres = centres.expand(*lead, centres.shape[-1])
     slots = centres.unsqueeze(-1) + torch.arange(width, device=rows.device) - width // 2
@@ -99,18 +139,20 @@ def _band(rows: Tensor, centres: Tensor, width: int) -> tuple[Tensor, Tensor]:
 
 
 def differentiable(
-    result: Tensor, inputs: tuple[Tensor, ...], incoming: Tensor
+    result: Tensor, inputs: tuple[Tensor | None, ...], incoming: Tensor
 ) -> tuple[Tensor | None, ...]:
     """Gradients that can be derived again, which engines with a fused backward take from here.
 
     Args:
         result: What the reference made of the inputs.
-        inputs: Those that `result` was made of.
+        inputs: Those that `result` was made of; None for one that is absent.
         incoming: The gradient of `result`.
 
     Returns:
         A gradient for each input; None for those that want none.
     """
-    wanted = [tensor for tensor in inputs if tensor.requires_grad]
+    wanted = [tensor for tensor in inputs if tensor is not None and tensor.requires_grad]
     found = iter(torch.autograd.grad(result, wanted, incoming, create_graph=True))
-    return tuple(next(found) if tensor.requires_grad else None for tensor in inputs)
+    return tuple(
+        next(found) if tensor is not None and tensor.requires_grad else None for tensor in inputs
+    )

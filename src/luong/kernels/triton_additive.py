@@ -292,7 +292,7 @@ def prepare(rows: Tensor, multiple: int = 1) -> PreparedKeys:
         rows_read = triton.cdiv(rows.shape[-2], multiple) * multiple
         memory = rows.new_empty(*rows.shape[:-2], rows.shape[-1], rows_read)
         power = memory[..., : rows.shape[-2]]
-        torch.mul(rows.detach().transpose(-1, -2), 2.0, out=power).exp_()
+        power.copy_(rows.detach().transpose(-1, -2)).mul_(2.0).exp_()
         maxima = rows.new_zeros(rows.shape[:-1])
         if rows.shape[-1]:
             maxima = rows.detach().abs().amax(-1)

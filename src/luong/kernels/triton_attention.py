@@ -15,8 +15,8 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from luong.kernels import reference
 from luong.kernels.prepared import PreparedKeys
 from luong.kernels.triton_additive import (
     BLOCK_KEYS,
@@ -67,16 +67,16 @@ def _scored_tile(
 @triton.jit
 def _attention_kernel(
     query, key, query_power, key_power, query_maximum, key_maximum, weight, mask, bias,
-    lengths, value, context, log_sum,
+    value, lengths, context, log_sum,
     query_batch, query_row, query_step, key_batch, key_row, key_step,
     query_power_batch, query_power_row, query_power_step,
     key_power_batch, key_power_row, key_power_step,
     query_maximum_batch, query_maximum_row, key_maximum_batch, key_maximum_row, weight_step,
-    mask_batch, mask_row, mask_step, bias_batch, bias_row, bias_step, lengths_step,
-    value_batch, value_row, value_step, context_batch, context_row, context_step,
+    mask_batch, mask_row, mask_step, bias_batch, bias_row, bias_step,
+    value_batch, value_row, value_step, lengths_step, context_batch, context_row, context_step,
     log_sum_batch, log_sum_row,
     query_count, size, value_size, query_blocks, value_blocks,
-    with_mask: tl.constexpr, with_bias: tl.constexpr, merged: tl.constexpr,
+    with_bias: tl.constexpr, merged: tl.constexpr,
     block_queries: tl.constexpr, block_keys: tl.constexpr, block_values: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0).to(tl.int64)
@@ -95,10 +95,9 @@ def _attention_kernel(
         keys = tl.cast(start, tl.int64) + tl.arange(0, block_keys)
         key_live = keys < length
         allowed = query_live[:, None] & key_live[None, :]
-        if with_mask:
-            mask_at = mask + batch * mask_batch + queries[:, None] * mask_row
-            mask_at += keys[None, :] * mask_step
-            allowed = allowed & (tl.load(mask_at, mask=allowed, other=0) != 0)
+        mask_at = mask + batch * mask_batch + queries[:, None] * mask_row
+        mask_at += keys[None, :] * mask_step
+        allowed = allowed & (tl.load(mask_at, mask=allowed, other=0) != 0)
         seen = tl.max(allowed.to(tl.int32), 0) != 0
         if tl.max(seen.to(tl.int32), 0) == 1:
             scores = _scored_tile(
@@ -150,16 +149,16 @@ def _attention_kernel(
 @triton.jit
 def _softmax_gradient_kernel(
     query, key, query_power, key_power, query_maximum, key_maximum, weight, mask, bias,
-    lengths, log_sum, inner, shares, error,
+    log_sum, inner, shares, error,
     query_batch, query_row, query_step, key_batch, key_row, key_step,
     query_power_batch, query_power_row, query_power_step,
     key_power_batch, key_power_row, key_power_step,
     query_maximum_batch, query_maximum_row, key_maximum_batch, key_maximum_row, weight_step,
-    mask_batch, mask_row, mask_step, bias_batch, bias_row, bias_step, lengths_step,
+    mask_batch, mask_row, mask_step, bias_batch, bias_row, bias_step,
     log_sum_batch, log_sum_row, inner_batch, inner_row,
     shares_batch, shares_row, shares_step, error_batch, error_row, error_step,
-    query_count, key_count, size, query_blocks, key_blocks, first_key,
-    with_mask: tl.constexpr, with_bias: tl.constexpr, merged: tl.constexpr,
+    query_count, key_count, size, query_blocks, key_blocks,
+    with_bias: tl.constexpr, merged: tl.constexpr,
     block_queries: tl.constexpr, block_keys: tl.constexpr,
 ):  # fmt: skip
     # `error` comes in as the gradient of the weights and goes out as that of the scores.
@@ -171,11 +170,8 @@ def _softmax_gradient_kernel(
     query_live = queries < query_count
     key_live = keys < key_count
     live = query_live[:, None] & key_live[None, :]
-    reached = (keys + first_key) < tl.load(lengths + batch * lengths_step)
-    allowed = live & reached[None, :]
-    if with_mask:
-        at = mask + batch * mask_batch + queries[:, None] * mask_row + keys[None, :] * mask_step
-        allowed = allowed & (tl.load(at, mask=allowed, other=0) != 0)
+    at = mask + batch * mask_batch + queries[:, None] * mask_row + keys[None, :] * mask_step
+    allowed = tl.load(at, mask=live, other=0) != 0
     norm_at = log_sum + batch * log_sum_batch + queries * log_sum_row
     norm = tl.load(norm_at, mask=query_live, other=float("-inf"))
     allowed = allowed & (norm != float("-inf"))[:, None]
@@ -204,7 +200,7 @@ def _softmax_gradient_kernel(
 
 
 class Attended(NamedTuple):
-    """What one call attends to, batch first; mask and bias may be absent.
+    """What one call attends to, batch first; the bias may be absent.
 
     Attributes:
         query: Prepared in BLOCK_QUERIES: (B, T, n).
@@ -212,27 +208,22 @@ class Attended(NamedTuple):
         weight: The vector v (n).
         mask: Bytes (B, T, S), 0 = masked.
         bias: Float32 (B, T, S).
-        lengths: int64 (B,), at most S.
     """
 
     query: PreparedKeys
     key: PreparedKeys
     weight: Tensor
-    mask: Tensor | None
+    mask: Tensor
     bias: Tensor | None
-    lengths: Tensor
 
     def launch(self) -> tuple[list[Tensor], list[int]]:
         """The tensors that both kernels begin with, and their strides."""
         query, key = self.query, self.key
         query_power, query_maxima = parts(query)
         key_power, key_maxima = parts(key)
-        absent = self.weight.expand(1, 1, -1)
         tensors = [
             query.key, key.key, query_power, key_power, query_maxima, key_maxima, self.weight,
-            absent if self.mask is None else self.mask,
-            absent if self.bias is None else self.bias,
-            self.lengths,
+            self.mask, self.weight.expand(1, 1, -1) if self.bias is None else self.bias,
         ]  # fmt: skip
         return tensors, [stride for tensor in tensors for stride in tensor.stride()]
 
@@ -244,14 +235,19 @@ class Attended(NamedTuple):
             prepare(query, BLOCK_QUERIES),
             PreparedKeys(self.key.key[batch, keys], power[batch, keys], maxima[batch, keys]),
             self.weight,
-            None if self.mask is None else self.mask[batch, queries, keys],
+            self.mask[batch, queries, keys],
             None if self.bias is None else self.bias[batch, queries, keys],
-            self.lengths[batch],
         )
 
 
-def attention_forward(attended: Attended, value: Tensor) -> tuple[Tensor, Tensor]:
-    """Context (B, T, v) and log-sum-exp of the scores (B, T), float32."""
+def attention_forward(attended: Attended, value: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Context (B, T, v) and log-sum-exp of the scores (B, T), float32.
+
+    Args:
+        attended: What is attended to.
+        value: (B, S, v).
+        lengths: int64 (B,): keys from there on are masked for all queries.
+    """
     batch, query_count, size = attended.query.key.shape
     value_size = value.shape[-1]
     context = attended.weight.new_empty(batch, query_count, value_size)
@@ -265,18 +261,16 @@ def attention_forward(attended: Attended, value: Tensor) -> tuple[Tensor, Tensor
     if log_sum.numel():
         with torch.cuda.device_of(context):
             _attention_kernel[(batch * query_blocks * value_blocks,)](
-                *tensors, value, context, log_sum,
-                *strides, *value.stride(), *context.stride(), *log_sum.stride(),
+                *tensors, value, lengths, context, log_sum,
+                *strides, *value.stride(), *lengths.stride(), *context.stride(), *log_sum.stride(),
                 query_count, size, value_size, query_blocks, value_blocks,
-                attended.mask is not None, attended.bias is not None, MERGED,
+                attended.bias is not None, MERGED,
                 BLOCK_QUERIES, BLOCK_KEYS, block_values, **options,
             )  # fmt: skip
     return context, log_sum
 
 
-def softmax_gradient(
-    attended: Attended, log_sum: Tensor, inner: Tensor, error: Tensor, first_key: int
-) -> Tensor:
+def softmax_gradient(attended: Attended, log_sum: Tensor, inner: Tensor, error: Tensor) -> Tensor:
     """Turn `error` (B, T, S) from the gradient of the weights into that of the scores, in place.
 
     Returns:
@@ -291,8 +285,8 @@ def softmax_gradient(
         _softmax_gradient_kernel[(batch * query_blocks * key_blocks,)](
             *tensors, log_sum, inner, shares, error,
             *strides, *log_sum.stride(), *inner.stride(), *shares.stride(), *error.stride(),
-            query_count, key_count, attended.weight.shape[0], query_blocks, key_blocks, first_key,
-            attended.mask is not None, attended.bias is not None, MERGED,
+            query_count, key_count, attended.weight.shape[0], query_blocks, key_blocks,
+            attended.bias is not None, MERGED,
             BLOCK_QUERIES, BLOCK_KEYS, **OPTIONS,
         )  # fmt: skip
     return shares
@@ -314,36 +308,36 @@ def pieces(batch: int, queries: int, keys: int) -> Iterator[tuple[slice, slice, 
 
 
 class AdditiveAttention(torch.autograd.Function):
-    """Context (B, T, v) and log-sum-exp (B, T) of additive attention; see `Attended`."""
+    """Context (B, T, v) of additive attention; see `Attended`."""
 
     @staticmethod
     def forward(
         ctx: Any, query: Tensor, key: Tensor, weight: Tensor, value: Tensor,
-        bias: Tensor | None, power: Tensor, maxima: Tensor, mask: Tensor | None, lengths: Tensor,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        bias: Tensor | None, power: Tensor, maxima: Tensor, mask: Tensor, lengths: Tensor,
+    ) -> Tensor:  # fmt: skip
         """Attend, and keep the inputs, the context and the log-sum-exp."""
         attended = Attended(
             prepare(query, BLOCK_QUERIES),
             PreparedKeys(key, power, maxima),
-            weight, mask, bias, lengths,
+            weight, mask, bias,
         )  # fmt: skip
-        context, log_sum = attention_forward(attended, value)
+        context, log_sum = attention_forward(attended, value, lengths)
         ctx.save_for_backward(
-            query, key, weight, value, bias, power, maxima, mask, lengths, context, log_sum
+            query, key, weight, value, bias, power, maxima, mask, context, log_sum
         )
-        return context, log_sum
+        return context
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, context_error: Tensor, log_error: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, context_error: Tensor) -> tuple[Tensor | None, ...]:
         """Score again, piece by piece, and sum each piece's gradients."""
-        query, key, weight, value, bias, power, maxima, mask, lengths, context, log_sum = (
-            ctx.saved_tensors
-        )
-        whole = Attended(
-            PreparedKeys(query), PreparedKeys(key, power, maxima), weight, mask, bias, lengths
-        )
-        inner = (context_error * context).sum(-1) - log_error
+        query, key, weight, value, bias, power, maxima, mask, context, log_sum = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            allowed = mask.view(torch.bool)
+            again = reference.additive_attention(query, key, weight, value, allowed, bias)
+            inputs = (query, key, weight, value, bias)
+            return *reference.differentiable(again, inputs, context_error), *(None,) * 4
+        whole = Attended(PreparedKeys(query), PreparedKeys(key, power, maxima), weight, mask, bias)
+        inner = (context_error * context).sum(-1)
         sums = [torch.zeros_like(tensor) for tensor in (query, key, value)]
         weight_sum = torch.zeros_like(weight, dtype=torch.float64)
         bias_sum = None
@@ -355,9 +349,7 @@ class AdditiveAttention(torch.autograd.Function):
                 part = whole.piece(rows, queries, keys)
                 incoming = context_error[rows, queries]
                 error = incoming @ value[rows, keys].transpose(1, 2)
-                shares = softmax_gradient(
-                    part, log_sum[rows, queries], inner[rows, queries], error, keys.start
-                )
+                shares = softmax_gradient(part, log_sum[rows, queries], inner[rows, queries], error)
                 sums[2][rows, keys] += shares.transpose(1, 2) @ incoming
                 if bias_sum is not None:
                     bias_sum[rows, queries, keys] = error

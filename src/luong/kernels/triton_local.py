@@ -10,16 +10,15 @@ A band over the whole source is also the fast form of global scores for one quer
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from luong.kernels.prepared import PreparedKeys
-from luong.kernels.triton_additive import BOUND, OPTIONS, parts, prepare, reciprocal, stable_r
+from luong.kernels.triton_additive import BOUND, OPTIONS, parts, reciprocal, stable_r
 
 # A band of D = 10 has 21 slots, so 32 would idle a third of them and 16 takes two turns; channels
 # fill the rest of a tile that gives each thread of 4 warps 16 terms.
@@ -224,7 +223,7 @@ class Band(NamedTuple):
     width: int
 
 
-def _plain(rows: Tensor) -> PreparedKeys:
+def plain_rows(rows: Tensor) -> PreparedKeys:
     """Rows for a dot product, which reads nothing beside them."""
     return PreparedKeys(rows, rows, rows.new_empty(0, 0))
 
@@ -318,79 +317,3 @@ def band_spread(
             weight is not None, BLOCK_SLOTS, BLOCK_CHANNELS, **OPTIONS,
         )  # fmt: skip
     return result
-
-
-class AdditiveBand(torch.autograd.Function):
-    """Additive scores (B, T, width) of queries (B, T, n) and prepared keys (B, S, n), float32."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, query: Tensor, key: Tensor, weight: Tensor, power: Tensor, maxima: Tensor,
-        band: Band,
-    ) -> Tensor:  # fmt: skip
-        """Score, and keep only the rows."""
-        queries = prepare(query)
-        ctx.save_for_backward(query, key, weight, *parts(queries), power, maxima, band.starts)
-        ctx.width = band.width
-        return band_scores(queries, PreparedKeys(key, power, maxima), weight, band)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, error: Tensor) -> tuple[Tensor | None, ...]:
-        """Recompute r, for the side of the queries and for that of the keys."""
-        query, key, weight, query_power, query_maxima, power, maxima, starts = ctx.saved_tensors
-        queries = PreparedKeys(query, query_power, query_maxima)
-        keys, band = PreparedKeys(key, power, maxima), Band(starts, ctx.width)
-        query_gradient, total = band_sums(queries, keys, weight, band, error)
-        key_gradient = None
-        if ctx.needs_input_grad[1]:
-            key_gradient = band_spread(queries, keys, weight, band, error)
-        return query_gradient, key_gradient, total.to(weight.dtype), None, None, None
-
-
-class DotBand(torch.autograd.Function):
-    """Dot products (B, T, width) of queries (B, T, n) and keys (B, S, n), float32."""
-
-    @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, band: Band) -> Tensor:
-        """Score."""
-        ctx.save_for_backward(query, key, band.starts)
-        ctx.width = band.width
-        return band_scores(_plain(query), _plain(key), None, band)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, error: Tensor) -> tuple[Tensor | None, ...]:
-        """Each side's gradient is a sum of the other side's rows."""
-        query, key, starts = ctx.saved_tensors
-        sides, band = (_plain(query), _plain(key)), Band(starts, ctx.width)
-        query_gradient = key_gradient = None
-        if ctx.needs_input_grad[0]:
-            query_gradient, _ = band_sums(*sides, None, band, error)
-        if ctx.needs_input_grad[1]:
-            key_gradient = band_spread(*sides, None, band, error)
-        return query_gradient, key_gradient, None
-
-
-class ContextBand(torch.autograd.Function):
-    """Contexts (B, T, v) of band weights (B, T, width) and values (B, S, v), float32."""
-
-    @staticmethod
-    def forward(ctx: Any, weights: Tensor, value: Tensor, band: Band) -> Tensor:
-        """Sum the values under each band."""
-        ctx.save_for_backward(weights, value, band.starts)
-        ctx.width = band.width
-        return band_sums(_plain(weights), _plain(value), None, band, weights)[0]
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, error: Tensor) -> tuple[Tensor | None, ...]:
-        """A weight's gradient is a dot product, and a value's a sum of its contexts' rows."""
-        weights, value, starts = ctx.saved_tensors
-        sides, band = (_plain(error), _plain(value)), Band(starts, ctx.width)
-        weight_gradient = value_gradient = None
-        if ctx.needs_input_grad[0]:
-            weight_gradient = band_scores(*sides, None, band)
-        if ctx.needs_input_grad[1]:
-            value_gradient = band_spread(*sides, None, band, weights)
-        return weight_gradient, value_gradient, None
