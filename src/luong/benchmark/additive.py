@@ -92,7 +92,7 @@ def problem(shape: Shape, direction: str, names: tuple[str, ...] = SPELLINGS) ->
         COMPILED_SUM: torch.compile(sum_scores, dynamic=False),
         CHECKPOINT: checkpointed_scores,
     }
-    calls = {
+    calls: dict[str, Callable[[], Results]] = {
         name: partial(results_of, functions[name], inputs, incoming)
         for name in names
         if name != CHECKPOINT or incoming is not None

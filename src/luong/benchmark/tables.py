@@ -32,7 +32,7 @@ def _ratios(rows: Sequence[Row]) -> Table:
     header = ["B,T,S,n", "", "luong, ms", "Linear", "mul-sum", "c. Linear", "c. sum", "checkpoint"]
     note = (
         "Milliseconds of luong (median [least-most]), and how many times as long others take:\n"
-        "eager PyTorch ending in Linear(n, 1) or in a product and a sum, torch.compile of both (c.),"
+        "eager PyTorch ending in Linear(n, 1) or in a product and a sum, torch.compile of both (c.)"
         "\nand eager Linear under a checkpoint. At T = 1 luong's keys are prepared, as in decoding."
     )
     return Table("Additive scores: luong and others", note, header, lines)
