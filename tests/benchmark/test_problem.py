@@ -83,6 +83,7 @@ def test_what_cannot_run_says_why():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_compiled_spellings_are_right(direction):
     names = (additive.COMPILED_LINEAR, additive.COMPILED_SUM)
