@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check
+.PHONY: help setup demo bench test test-all check
 PYTHON ?= python3.11
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -17,6 +17,9 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: setup ## Train a small German-English translator, evaluate it and write its report
 	$(BIN)/luong demo
+
+bench: setup ## Time the kernels beside eager and compiled PyTorch: docs/benchmarks.md
+	$(BIN)/luong bench --output docs/benchmarks.md
 
 test: setup ## Run the fast test suite
 	$(BIN)/pytest -n auto

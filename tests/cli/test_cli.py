@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-VERBS = ["init", "train", "translate", "evaluate", "demo"]
+VERBS = ["init", "train", "translate", "evaluate", "demo", "bench"]
 
 
 def test_help_names_every_verb(luong):

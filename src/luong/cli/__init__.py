@@ -13,6 +13,7 @@ from io import TextIOWrapper
 
 import typer
 
+from luong.cli.bench import bench
 from luong.cli.demo import demo
 from luong.cli.evaluate import evaluate
 from luong.cli.init import init
@@ -27,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (init, train, translate, evaluate, demo):
+for verb in (init, train, translate, evaluate, demo, bench):
     app.command()(verb)
 
 
