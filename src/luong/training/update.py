@@ -14,7 +14,7 @@ from luong.errors import UserError
 from luong.models import Seq2Seq
 from luong.text.batches import Batch
 from luong.text.vocabulary import PAD
-from luong.training.loss import cross_entropy
+from luong.training.loss import output_loss
 from luong.training.optim import autocast, make_optimizer
 
 logger = logging.getLogger("luong.training")
@@ -87,11 +87,14 @@ class Updater:
         with autocast(self.device, self.precision):
             states, _ = self.model(batch.source, batch.source_lengths, batch.target_input)
             real = batch.target_output != PAD
-            logits = self.model.output(states[real])
-            targets = batch.target_output[real]
-            loss, likelihood = cross_entropy(logits, targets, self.config.label_smoothing)
-        (loss / target_tokens).backward()  # type: ignore[no-untyped-call]
-        return loss.item(), likelihood.item()
+            loss, likelihood = output_loss(
+                *self.model.output.factors(states[real]),
+                batch.target_output[real],
+                smoothing=self.config.label_smoothing,
+                divisor=target_tokens,
+            )
+        loss.backward()  # type: ignore[no-untyped-call]
+        return target_tokens * loss.item(), likelihood.item()
 
     def _halved(self, batches: list[Batch]) -> list[Batch]:
         largest = max(len(batch.source) for batch in batches)
