@@ -65,6 +65,15 @@ def write_run_page(
             "system": platform.system(),
             "processor": platform.processor() or platform.machine(),
             "threads": str(torch.get_num_threads()),
+            **_precision(opened.precision),
         },
     )
     return page
+
+
+def _precision(saved: dict[str, str]) -> dict[str, str]:
+    """How training multiplied, for the table; nothing of a folder that does not tell."""
+    if not saved:
+        return {}
+    library = " by oneDNN" if saved["library"] == "onednn" else ""
+    return {"products": f"{saved['dtype']}{library} ({saved['reason']})"}

@@ -15,7 +15,8 @@ from luong.models import Seq2Seq
 from luong.text.batches import Batch
 from luong.text.vocabulary import PAD
 from luong.training.loss import output_loss
-from luong.training.optim import autocast, make_optimizer
+from luong.training.optim import clipped_step, make_optimizer
+from luong.training.precision import autocast
 
 logger = logging.getLogger("luong.training")
 
@@ -62,10 +63,11 @@ class Updater:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         loss, likelihood = self._gradients(batches)
-        clip = self.config.clip_norm or math.inf
-        norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), clip))
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        norm = float(nn.utils.get_total_norm(gradients))
         if math.isfinite(loss) and math.isfinite(norm):
-            self.optimizer.step()
+            clip = self.config.clip_norm or math.inf
+            clipped_step(self.optimizer, max(1.0, norm / clip))
         return Updated(loss, likelihood, norm)
 
     def _gradients(self, batches: list[Batch]) -> tuple[float, float]:
