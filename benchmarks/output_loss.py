@@ -1,9 +1,9 @@
 """The fused output loss against the plain form: time, memory and error, by size of the vocabulary.
 
-Each row is a process of its own, so that its peak memory is its own. Forms take turns within a
-row's process group; the plain form is a linear layer with torch's cross-entropy.
+Each row is a forked process of its own, so that its peak memory is its own; the plain form is a
+linear layer with torch's cross-entropy, and runs right before the fused one.
 
-    python benchmarks/output_loss.py [--threads 2] [--tokens 1000] [--rows ...] [--quick]
+    python benchmarks/output_loss.py [--threads 2] [--tokens 1000] [--rows ...] [--calls 7]
 
 Growth is the peak of resident memory over the state before the first call, gradients counted: those
 of the weights alone take V x H x 4 bytes (column "floor"). Error is that of the gradient of the
@@ -13,11 +13,11 @@ weights against float64, over its largest element, on the first 64 tokens.
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import resource
 import statistics
-import subprocess
-import sys
 import time
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -33,7 +33,9 @@ def plain(states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, _: int 
     return functional.cross_entropy(logits, targets, label_smoothing=SMOOTHING)
 
 
-def fused(states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, rows: int | None) -> Tensor:
+def fused(
+    states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, rows: int | None
+) -> Tensor:
     return output_loss(
         states, weight, bias, targets, smoothing=SMOOTHING, divisor=len(targets), rows=rows
     ).smoothed
@@ -47,7 +49,7 @@ def inputs(tokens: int, vocabulary: int, hidden: int) -> tuple[Tensor, ...]:
     return states, weight, bias, torch.randint(vocabulary, (tokens,))
 
 
-def error(form: object, vocabulary: int, hidden: int, rows: int | None) -> float:
+def error(form: Callable[..., Tensor], vocabulary: int, hidden: int, rows: int | None) -> float:
     """Largest error of the weights' gradient against float64, over its largest element."""
     single = inputs(64, vocabulary, hidden)
     double = [x.detach().double().requires_grad_() for x in single[:3]]
@@ -57,12 +59,19 @@ def error(form: object, vocabulary: int, hidden: int, rows: int | None) -> float
     return (difference / double[1].grad.abs().max()).item()
 
 
-def row(name: str, tokens: int, vocabulary: int, hidden: int, rows: int | None, calls: int) -> None:
-    form = {"plain": plain, "fused": fused}[name]
+def row(
+    form: Callable[..., Tensor],
+    rows: int | None,
+    tokens: int,
+    vocabulary: int,
+    hidden: int,
+    options: argparse.Namespace,
+) -> None:
+    torch.set_num_threads(options.threads)
     tensors = inputs(tokens, vocabulary, hidden)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     times = []
-    for _ in range(calls + 1):
+    for _ in range(options.calls + 1):
         for tensor in tensors[:3]:
             tensor.grad = None
         start = time.perf_counter()
@@ -72,7 +81,7 @@ def row(name: str, tokens: int, vocabulary: int, hidden: int, rows: int | None, 
     times = times[1:]
     floor = vocabulary * hidden * 4 / 2**20
     print(
-        f"{vocabulary:>8,} {hidden:>4} {tokens:>6} {name:>6} {rows or '-':>5}"
+        f"{vocabulary:>8,} {hidden:>4} {tokens:>6} {form.__name__:>6} {rows or '-':>5}"
         f" {statistics.median(times):>8.1f} [{min(times):.1f}, {max(times):.1f}] ms"
         f" {growth:>7.0f} MiB (floor {floor:.0f}) {error(form, vocabulary, hidden, rows):.1e}",
         flush=True,
@@ -87,27 +96,19 @@ def main() -> None:
     parser.add_argument("--hidden", type=int, nargs="+", default=[320, 512])
     parser.add_argument("--rows", type=int, nargs="*", default=[], help="chunks to try, too")
     parser.add_argument("--calls", type=int, default=7)
-    parser.add_argument("--form", help="one row, in this process")
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    if options.form:
-        rows = options.rows[0] if options.rows else None
-        sizes = (options.tokens[0], options.vocabulary[0], options.hidden[0])
-        row(options.form, *sizes, rows, options.calls)
-        return
-    print("vocabulary hidden tokens form rows, median [least, most], growth, error")
+    # The parent computes nothing, so its children may be forked with all libraries loaded.
+    fork = multiprocessing.get_context("fork")
+    forms = [(plain, None), (fused, None), *((fused, rows) for rows in options.rows)]
+    print("vocabulary hidden tokens form rows, median [least, most], growth, error", flush=True)
     for vocabulary in options.vocabulary:
         for hidden in options.hidden:
             for tokens in options.tokens:
-                for form, rows in [("plain", None), ("fused", None)] + [
-                    ("fused", rows) for rows in options.rows
-                ]:
-                    command = [sys.executable, __file__, "--form", form]
-                    for name in ("threads", "calls"):
-                        command += [f"--{name}", str(getattr(options, name))]
-                    command += ["--vocabulary", str(vocabulary), "--hidden", str(hidden)]
-                    command += ["--tokens", str(tokens)]
-                    subprocess.run(command + (["--rows", str(rows)] if rows else []), check=True)
+                for form, rows in forms:
+                    arguments = (form, rows, tokens, vocabulary, hidden, options)
+                    child = fork.Process(target=row, args=arguments)
+                    child.start()
+                    child.join()
 
 
 if __name__ == "__main__":

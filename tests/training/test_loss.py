@@ -240,8 +240,8 @@ def test_memory_of_a_vocabulary_of_200_000_words_is_bounded():
     """
     command = [sys.executable, "-c", textwrap.dedent(script)]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
-    # A chunk's scores are 98 MiB, the gradient of the weights 49.
-    assert float(ended.stdout) < 250
+    # A chunk's scores are 195 MiB, the gradient of the weights 49.
+    assert float(ended.stdout) < 400
 
 
 @pytest.mark.slow

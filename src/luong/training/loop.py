@@ -134,9 +134,7 @@ class Trainer:
         # The average starts where the model starts; without one the model itself is validated.
         averaged = copy.deepcopy(self.model) if config.training.average_decay else self.model
         self.average = Average(self.model, averaged, config.training.average_decay)
-        self.folder = ModelFolder(
-            config, averaged, *tokenizers, precision=self.precision.saved
-        )
+        self.folder = ModelFolder(config, averaged, *tokenizers, precision=self.precision.saved)
         self.updater = Updater(self.model, config.training, self.precision.dtype)
         self.schedule = Schedule(config.training)
         self.progress = Progress()

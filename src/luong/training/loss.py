@@ -12,7 +12,7 @@ from torch.nn import functional
 _CHUNK_SCORES = 2_000_000
 """Scores that are in memory at once: few enough to stay in a cache between the passes."""
 
-_LEAST_ROWS = 128
+_LEAST_ROWS = 256
 """Thinner chunks would spend their time on adding to the gradient of the weights."""
 
 
@@ -68,6 +68,8 @@ def output_loss(
         return _plain_loss(states, weight, bias, targets, smoothing, divisor)
     if rows is None:
         rows = max(_LEAST_ROWS, _CHUNK_SCORES // len(weight))
+        # Chunks of equal size, since a thin last one would cost as much as a full one.
+        rows = max(1, -(-len(states) // max(1, -(-len(states) // rows))))
     sums = _OutputLoss.apply(  # type: ignore[no-untyped-call]
         states, weight, bias, targets, smoothing, divisor, rows
     )
@@ -84,9 +86,7 @@ def _plain_loss(
 ) -> Loss:
     logits = functional.linear(states, weight, bias)
     logits = logits if logits.dtype == torch.float64 else logits.float()
-    smoothed = functional.cross_entropy(
-        logits, targets, reduction="sum", label_smoothing=smoothing
-    )
+    smoothed = functional.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
     likelihood = functional.cross_entropy(logits.detach(), targets, reduction="sum")
     return Loss(smoothed / divisor, likelihood)
 
@@ -110,7 +110,12 @@ class _OutputLoss(torch.autograd.Function):
         gradients = _Gradients(states, weight, bias, ctx.needs_input_grad[:3], 1.0 / divisor)
         with torch.autocast(device, enabled=False):
             losses = _chunked(
-                states.to(dtype), weight.to(dtype), bias.to(dtype), targets, smoothing, rows,
+                states.to(dtype),
+                weight.to(dtype),
+                bias.to(dtype),
+                targets,
+                smoothing,
+                rows,
                 gradients,
             )
         smoothed, likelihood = losses
@@ -185,9 +190,7 @@ def _chunked(
     for start in range(0, len(states), rows):
         chunk = slice(start, start + rows)
         column = targets[chunk].unsqueeze(-1)
-        logits = torch.addmm(
-            bias, states[chunk], weight.t(), out=scores[: len(column)]
-        ).to(wide)
+        logits = torch.addmm(bias, states[chunk], weight.t(), out=scores[: len(column)]).to(wide)
         best = logits.amax(-1, keepdim=True)
         aimed = logits.gather(-1, column)
         mean = logits.mean(-1, keepdim=True) if smoothing else best

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -132,7 +132,7 @@ def choose_precision(
         ways.append(Precision(torch.bfloat16))
     again = _saved_way(ways, saved)
     if again is not None:
-        return again._replace(reason="as this run began")
+        return again
     if len(ways) == 1:
         return ways[0]._replace(
             reason="as set" if name == "float32" else "this CPU has neither AVX512-BF16 nor AMX"
@@ -180,9 +180,7 @@ def measure(ways: list[Precision]) -> dict[str, Measured]:
     # A training step has two recurrent products for each of some sixteen tokens, and three with
     # the weights of the output layer.
     seconds = {name: 32 * steps[name] + 3 * outputs[name] for name in steps}
-    return {
-        name: Measured(seconds.get(name, math.inf), error) for name, error in errors.items()
-    }
+    return {name: Measured(seconds.get(name, math.inf), error) for name, error in errors.items()}
 
 
 def _on_gpu(name: str, device: torch.device) -> Precision:
@@ -206,7 +204,8 @@ def _saved_way(ways: list[Precision], saved: dict[str, str] | None) -> Precision
         same = way.saved["dtype"] == saved.get("dtype") and way.library == saved.get("library")
         # On another machine the same switch may mean another arithmetic.
         if same and _error(way) <= _ERRORS[way.dtype]:
-            return way
+            before = "as this run began: "
+            return way._replace(reason=before + saved["reason"].removeprefix(before))
     return None
 
 
