@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -68,8 +69,8 @@ def output_loss(
         return _plain_loss(states, weight, bias, targets, smoothing, divisor)
     if rows is None:
         rows = max(_LEAST_ROWS, _CHUNK_SCORES // len(weight))
-        # Chunks of equal size, since a thin last one would cost as much as a full one.
-        rows = max(1, -(-len(states) // max(1, -(-len(states) // rows))))
+        # Of equal size: a thin last chunk costs nearly as much as a full one.
+        rows = max(1, math.ceil(len(states) / max(1, round(len(states) / rows))))
     sums = _OutputLoss.apply(  # type: ignore[no-untyped-call]
         states, weight, bias, targets, smoothing, divisor, rows
     )
