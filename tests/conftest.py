@@ -13,7 +13,7 @@ from rich.console import Console
 import luong
 from luong.config import RunConfig, load_config
 from luong.search import Translator
-from luong.training import train
+from luong.training import precision, train
 
 # These tensors are so small that a second thread only waits for the first.
 torch.set_num_threads(1)
@@ -81,9 +81,16 @@ LEARNABLE = [
 ]
 
 
+@pytest.fixture(scope="session")
+def _cache(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("cache") / "precision.json"
+
+
 @pytest.fixture(autouse=True)
-def _same_start(monkeypatch):
+def _same_start(monkeypatch, _cache):
     torch.manual_seed(1)
+    # What is measured in a test must not decide how its user's runs multiply.
+    monkeypatch.setattr(precision, "cache_file", lambda: _cache)
     monkeypatch.delenv("LUONG_BACKEND", raising=False)
 
 

@@ -159,6 +159,10 @@ class TrainingConfig(Section):
     average_decay: float = Field(0.998, ge=0.0, lt=1.0)
     """Decay of the running average of the weights that is validated and kept; 0: no average."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """How products are computed. `float32`: to float32 accuracy, by the faster of torch's default
+    library and oneDNN. `auto`: that, or bfloat16 where this CPU measures faster with it. What was
+    measured is kept in ~/.cache/luong/precision.json (XDG_CACHE_HOME is heeded) for each machine
+    and version of torch; weights, softmax, loss and cell state are float32 always."""
     device: str = "auto"
     validate_every: int = Field(0, ge=0)
     """Updates between validations; 0: at the end of each epoch."""

@@ -37,6 +37,7 @@ class ModelFolder:
         target_tokenizer: Writes target lines.
         alignment_row: "predicted" or "fed": which row of attention aligns a target token.
         scores: What the model reached on the validation data.
+        precision: How training multiplied: type, library, and why.
     """
 
     config: RunConfig
@@ -45,6 +46,7 @@ class ModelFolder:
     target_tokenizer: Tokenizer
     alignment_row: str = "predicted"
     scores: dict[str, Any] = field(default_factory=dict)
+    precision: dict[str, str] = field(default_factory=dict)
 
     @property
     def device(self) -> torch.device:
@@ -80,6 +82,7 @@ def write_settings(folder: ModelFolder, path: Path) -> None:
         "source_vocabulary_size": folder.source_tokenizer.size,
         "target_vocabulary_size": folder.target_tokenizer.size,
         "scores": folder.scores,
+        "precision": folder.precision,
         "run": folder.config.model_dump(mode="json", exclude_none=True),
     }
     write_whole(path / CONFIG, json.dumps(settings, indent=2, ensure_ascii=False).encode())
@@ -106,7 +109,7 @@ def load_folder(path: str | Path, device: str = "cpu") -> ModelFolder:
         'de'
     """
     path = Path(path)
-    settings = _read_settings(path)
+    settings = read_settings(path)
     config = parse_config(settings["run"], str(path / CONFIG))
     source_tokenizer, target_tokenizer = load_tokenizers(path)
     sizes = (source_tokenizer.size, target_tokenizer.size)
@@ -132,6 +135,7 @@ def load_folder(path: str | Path, device: str = "cpu") -> ModelFolder:
         target_tokenizer,
         settings["alignment_row"],
         settings["scores"],
+        settings.get("precision", {}),
     )
 
 
@@ -178,7 +182,12 @@ def load_weights(model: nn.Module, tensors: dict[str, Tensor], source: Path) -> 
         parameter.copy_(tensors[name])
 
 
-def _read_settings(path: Path) -> dict[str, Any]:
+def read_settings(path: Path) -> dict[str, Any]:
+    """Read config.json of a model folder.
+
+    Raises:
+        UserError: It is missing, damaged, or of a newer version.
+    """
     file = path / CONFIG
     try:
         settings: dict[str, Any] = json.loads(file.read_bytes())

@@ -83,6 +83,18 @@ def test_padding_is_low_on_long_sentences():
     assert positions_per_token(batches, sources, targets) <= 1.1
 
 
+@pytest.mark.parametrize("batch_tokens", [500, 1000, 2000, 4000])
+def test_padding_is_low_where_one_side_says_little_of_the_other(batch_tokens):
+    """Lengths as of 29,000 captions in subwords: 16 a side, short tails, loosely tied."""
+    random = np.random.default_rng(0)
+    targets = np.clip(random.lognormal(2.71, 0.3, 29_000), 4, 53).astype(int)
+    sources = np.clip(targets * random.lognormal(0.02, 0.18, 29_000), 3, 56).astype(int)
+    batches = plan(sources, targets, batch_tokens=batch_tokens, seed=1, epoch=0)
+    for side in (sources, targets):
+        padded = sum(len(batch) * int(side[batch].max()) for batch in batches)
+        assert padded / int(side.sum()) <= 1.1
+
+
 def test_collate_pads_and_marks(dataset):
     positions = [5, 4000, 17]
     batch = collate(dataset, positions)

@@ -36,6 +36,7 @@ def test_a_shared_tokenizer_is_one_object_that_knows_both_sides(kind, tmp_path):
     assert (loaded.kind, loaded.size) == (kind, source.size)
     for line in (SOURCE[0], TARGET[0], "unseen ☃"):
         assert loaded.encode(line) == source.encode(line)
+        assert loaded.ids(line) == loaded.encode(line).ids
     assert 1 not in loaded.encode(SOURCE[0]).ids + loaded.encode(TARGET[0]).ids
 
 

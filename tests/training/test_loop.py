@@ -182,11 +182,11 @@ def diverging(toy_config, console, monkeypatch):
         def poisoned(batches, rate):
             if trainer.progress.update + 1 == update:
                 before.update(files(config.output))
-                layer = trainer.model.output
+                model = trainer.model
                 if what == "loss":
-                    layer.register_forward_hook(lambda *args: args[-1] * math.nan)
+                    model.register_forward_hook(lambda *args: (args[-1][0] * math.nan, None))
                 else:
-                    layer.logits.bias.register_hook(lambda gradient: gradient * math.nan)
+                    model.output.logits.bias.register_hook(lambda gradient: gradient * math.nan)
             return make(batches, rate)
 
         monkeypatch.setattr(trainer.updater, "update", poisoned)

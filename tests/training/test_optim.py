@@ -4,7 +4,7 @@ from torch import nn
 
 from luong.config import TrainingConfig
 from luong.errors import UserError
-from luong.training.optim import Average, autocast, choose_device, choose_precision, make_optimizer
+from luong.training.optim import Average, choose_device, clipped_step, make_optimizer
 
 GRADIENTS = torch.randn(5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
 
@@ -65,36 +65,19 @@ def test_the_running_average_by_hand():
     assert averaged.weight.grad_fn is None
 
 
-@pytest.mark.parametrize(
-    ("avx512_bf16", "amx", "expected"),
-    [
-        (False, False, torch.float32),
-        (True, False, torch.bfloat16),
-        (False, True, torch.bfloat16),
-    ],
-)
-def test_auto_is_bfloat16_where_the_cpu_has_it(monkeypatch, avx512_bf16, amx, expected):
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512_bf16)
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
-    precision, reason = choose_precision("auto", torch.device("cpu"))
-    assert precision == expected
-    assert "CPU" in reason
-    assert choose_precision("float32", torch.device("cpu")) == (torch.float32, "as set")
-    if expected == torch.bfloat16:
-        assert choose_precision("bfloat16", torch.device("cpu")) == (torch.bfloat16, "as set")
-    else:
-        # torch's LSTM would fail in the first update.
-        with pytest.raises(UserError, match="needs a CPU with AVX512-BF16 or AMX"):
-            choose_precision("bfloat16", torch.device("cpu"))
-
-
-def test_autocast_narrows_products_only():
-    weight, inputs = torch.randn(3, 4), torch.randn(2, 4)
-    with autocast(torch.device("cpu"), torch.bfloat16):
-        assert (inputs @ weight.t()).dtype == torch.bfloat16
-        assert (inputs + inputs).dtype == torch.float32
-    with autocast(torch.device("cpu"), torch.float32):
-        assert (inputs @ weight.t()).dtype == torch.float32
+@pytest.mark.parametrize("name", ["adam", "adamw", "sgd"])
+@pytest.mark.parametrize("divisor", [1.0, 4.0])
+def test_a_clipped_step_is_a_step_with_smaller_gradients(name, divisor):
+    options = {"optimizer": name, "learning_rate": 0.1, "weight_decay": 0.1}
+    if name == "sgd":
+        options["momentum"] = 0.9
+    parameters = [nn.Parameter(torch.ones(3)) for _ in range(2)]
+    optimizers = [make_optimizer([each], TrainingConfig(**options)) for each in parameters]
+    for gradient in GRADIENTS.float():
+        parameters[0].grad, parameters[1].grad = gradient.clone(), gradient / divisor
+        clipped_step(optimizers[0], divisor)
+        optimizers[1].step()
+        torch.testing.assert_close(*parameters)
 
 
 def test_devices():

@@ -12,12 +12,12 @@ import pytest
 import torch
 from rich.console import Console
 from safetensors import safe_open
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from luong.config import load_config
 from luong.errors import UserError
 from luong.folder import load_folder
-from luong.training import train
+from luong.training import precision, train
 from luong.training.loop import Trainer
 from luong.training.report import read_metrics
 
@@ -235,12 +235,37 @@ def test_other_settings_are_refused_by_name(saved, toy_config, console, override
 
 
 def test_another_precision_is_refused(saved, toy_config, console, monkeypatch):
-    # "auto" leads to float32 on one machine and to bfloat16 on another.
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
     with pytest.raises(
         UserError, match=r"training\.precision \(torch.float32 then, torch.bfloat16"
     ):
+        train(toy_config("training.precision=bfloat16"), resume=True, console=console)
+
+
+def test_a_precision_that_is_not_to_be_had_here_is_refused(saved, toy_config, console):
+    # Begun with "auto" on a machine that multiplies in bfloat16.
+    path = saved.output / "config.json"
+    settings = json.loads(path.read_bytes())
+    settings["precision"]["dtype"] = "bfloat16"
+    path.write_text(json.dumps(settings))
+    state = saved.output / "state" / "last.safetensors"
+    tensors = load_file(state)
+    with safe_open(state, "pt") as file:
+        header = file.metadata()
+    identity = json.loads(header["identity"]) | {"training.precision": "torch.bfloat16"}
+    save_file(tensors, state, header | {"identity": json.dumps(identity)})
+    with pytest.raises(
+        UserError, match=r"training\.precision \(torch.bfloat16 then, torch.float32"
+    ):
         train(toy_config("training.precision=auto"), resume=True, console=console)
+
+
+def test_auto_goes_on_as_the_run_began(saved, toy_config, console, monkeypatch):
+    # By now another way may be faster.
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
+    monkeypatch.setattr(precision, "measure", lambda _: pytest.fail("measured again"))
+    train(toy_config("training.precision=auto"), resume=True, console=console)
+    assert "products in float32 (as this run began: as set)" in console.file.getvalue()
 
 
 def test_settings_that_would_not_fit_the_saved_tokenizers_are_refused_too(

@@ -125,7 +125,7 @@ def test_an_update_that_is_not_finite_changes_nothing(model, batch, what):
     weights = [parameter.detach().clone() for parameter in model.parameters()]
     moments = copy.deepcopy(updater.optimizer.state_dict()["state"])
     if what == "loss":
-        hook = model.output.register_forward_hook(lambda *args: args[-1] * float("nan"))
+        hook = model.register_forward_hook(lambda *args: (args[-1][0] * float("nan"), None))
     else:
         hook = model.output.logits.bias.register_hook(lambda gradient: gradient * float("inf"))
     told = updater.update([batch], 0.01)

@@ -32,6 +32,18 @@ class OutputLayer(nn.Module):
 
     def forward(self, attentional: Tensor) -> Tensor:
         """Logits (..., V) from attentional states (..., H)."""
+        return functional.linear(*self.factors(attentional))
+
+    def factors(self, attentional: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What the logits are made of, for a loss that never holds them all.
+
+        Args:
+            attentional: (..., H).
+
+        Returns:
+            States x (..., H, or e where embeddings are tied), weight W and bias b: the logits
+            are x W^T + b.
+        """
         if self.projection is not None:
             attentional = self.projection(attentional)
-        return functional.linear(attentional, self.logits.weight, self.logits.bias)
+        return attentional, self.logits.weight, self.logits.bias

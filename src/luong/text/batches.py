@@ -133,8 +133,8 @@ def collate(dataset: Dataset, positions: Sequence[int] | npt.NDArray[np.integer]
     """
     lines = [int(dataset.lines[position]) for position in positions]
     pairs = [dataset.corpus[line] for line in lines]
-    sources = [dataset.source_tokenizer.encode(source).ids for source, _ in pairs]
-    targets = [dataset.target_tokenizer.encode(target).ids for _, target in pairs]
+    sources = [dataset.source_tokenizer.ids(source) for source, _ in pairs]
+    targets = [dataset.target_tokenizer.ids(target) for _, target in pairs]
     return Batch(
         source=_pad([[*ids, END] for ids in sources]),
         source_lengths=torch.tensor([len(ids) + 1 for ids in sources]),

@@ -44,8 +44,11 @@ class CharacterTokenizer:
 
     def encode(self, line: str) -> Encoding:
         """See `Tokenizer.encode`."""
-        ids = [self.vocabulary.id(character) for character in line]
-        return Encoding(ids, [(start, start + 1) for start in range(len(line))])
+        return Encoding(self.ids(line), [(start, start + 1) for start in range(len(line))])
+
+    def ids(self, line: str) -> list[int]:
+        """See `Tokenizer.ids`."""
+        return [self.vocabulary.id(character) for character in line]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """See `Tokenizer.tokens`; a space is shown as ␣."""

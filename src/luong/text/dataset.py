@@ -87,8 +87,8 @@ class Dataset:
         unknown = [0, 0]
         kept = 0
         for line, (source, target) in enumerate(corpus):
-            source_ids = source_tokenizer.encode(source).ids if source.strip() else []
-            target_ids = target_tokenizer.encode(target).ids if target.strip() else []
+            source_ids = source_tokenizer.ids(source) if source.strip() else []
+            target_ids = target_tokenizer.ids(target) if target.strip() else []
             reason = _reason(len(source_ids), len(target_ids), longest)
             if reason is not None:
                 left_out[reason] += 1

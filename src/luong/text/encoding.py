@@ -45,6 +45,9 @@ class Tokenizer(Protocol):
             Ids without an end symbol, and each token's span in `line`.
         """
 
+    def ids(self, line: str) -> list[int]:
+        """The ids of a line alone, which training reads each time anew."""
+
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The tokens of ids, one each, for pictures."""
 

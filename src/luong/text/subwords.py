@@ -121,7 +121,6 @@ class SubwordTokenizer:
     def encode(self, line: str) -> Encoding:
         """See `Tokenizer.encode`; spans leave out spaces, so that of a lone "▁" is empty."""
         text = line.translate(_ENCODED)
-        ids = self._processor.encode(text, out_type=int)
         spans: list[Span] = []
         end = 0
         # An unknown piece reads as the text it stands for, so lengths add up to the line.
@@ -131,7 +130,12 @@ class SubwordTokenizer:
                     end += 1
             start, end = end, end + len(piece.removeprefix(_SPACE))
             spans.append((start, end))
-        return Encoding(ids, spans)
+        return Encoding(self.ids(line), spans)
+
+    def ids(self, line: str) -> list[int]:
+        """See `Tokenizer.ids`; half the work of `encode`."""
+        ids: list[int] = self._processor.encode(line.translate(_ENCODED), out_type=int)
+        return ids
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """See `Tokenizer.tokens`; a space is shown as ▁."""

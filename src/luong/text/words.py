@@ -100,6 +100,10 @@ class WordTokenizer:
         tokens, spans = split_words(line)
         return Encoding([self.vocabulary.id(token) for token in tokens], spans)
 
+    def ids(self, line: str) -> list[int]:
+        """See `Tokenizer.ids`."""
+        return self.encode(line).ids
+
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """See `Tokenizer.tokens`; joiners are not shown."""
         return [_without_joiners(self.vocabulary.token(id)) for id in ids]

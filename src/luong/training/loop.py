@@ -20,7 +20,7 @@ from torch import nn
 from luong import kernels
 from luong.config import RunConfig
 from luong.errors import UserError
-from luong.folder import CONFIG, ModelFolder, save_folder, write_settings
+from luong.folder import CONFIG, ModelFolder, read_settings, save_folder, write_settings
 from luong.models import Seq2Seq
 from luong.text.batches import Batch, BatchLoader, plan
 from luong.text.corpus import ParallelCorpus
@@ -34,7 +34,8 @@ from luong.training.checkpoint import (
     run_identity,
     save_state,
 )
-from luong.training.optim import Average, choose_device, choose_precision
+from luong.training.optim import Average, choose_device
+from luong.training.precision import choose_precision
 from luong.training.report import Report, data_report, perplexity
 from luong.training.schedule import Schedule
 from luong.training.update import Updated, Updater
@@ -60,7 +61,11 @@ class TrainingResult(NamedTuple):
 
 
 def train(
-    config: RunConfig, *, resume: bool = False, console: Console | None = None
+    config: RunConfig,
+    *,
+    resume: bool = False,
+    console: Console | None = None,
+    may_switch: bool = False,
 ) -> TrainingResult:
     """Train a model and keep the best weights in its folder.
 
@@ -68,6 +73,8 @@ def train(
         config: The settings; `config.output` becomes the model folder.
         resume: Go on from the last save; from the beginning if nothing was saved.
         console: Where to show progress; the standard output by default.
+        may_switch: Whether torch's process-wide matmul precision may be set while the run lasts,
+            where that makes float32 faster and no less exact; the command line allows it.
 
     Returns:
         How the run ended.
@@ -80,15 +87,17 @@ def train(
         >>> train(load_config("run.toml")).scores["bleu"]
         35.2
     """
-    trainer = Trainer(config, resume=resume, console=console or Console())
-    with trainer.interruptible():
+    trainer = Trainer(config, resume=resume, console=console or Console(), may_switch=may_switch)
+    with trainer.interruptible(), trainer.precision.switched():
         return trainer.run()
 
 
 class Trainer:
     """One run: everything set up, and then turned."""
 
-    def __init__(self, config: RunConfig, *, resume: bool, console: Console) -> None:
+    def __init__(
+        self, config: RunConfig, *, resume: bool, console: Console, may_switch: bool = False
+    ) -> None:
         self.config = config
         self.console = console
         self.state_path = config.output / "state" / "last.safetensors"
@@ -97,9 +106,14 @@ class Trainer:
         corpus = ParallelCorpus.open(config.data.train)
         valid_corpus = ParallelCorpus.open(config.data.valid)
         self.device = choose_device(config.training.device)
-        self.precision, precision_reason = choose_precision(config.training.precision, self.device)
+        self.precision = choose_precision(
+            config.training.precision,
+            self.device,
+            may_switch=may_switch,
+            saved=read_settings(config.output).get("precision") if resumed else None,
+        )
         self.identity = run_identity(
-            config, self.device.type, str(self.precision), [corpus, valid_corpus]
+            config, self.device.type, str(self.precision.dtype), [corpus, valid_corpus]
         )
         saved = read_state(self.state_path, self.identity) if resumed else None
         if saved:
@@ -120,8 +134,8 @@ class Trainer:
         # The average starts where the model starts; without one the model itself is validated.
         averaged = copy.deepcopy(self.model) if config.training.average_decay else self.model
         self.average = Average(self.model, averaged, config.training.average_decay)
-        self.folder = ModelFolder(config, averaged, *tokenizers)
-        self.updater = Updater(self.model, config.training, self.precision)
+        self.folder = ModelFolder(config, averaged, *tokenizers, precision=self.precision.saved)
+        self.updater = Updater(self.model, config.training, self.precision.dtype)
         self.schedule = Schedule(config.training)
         self.progress = Progress()
         if saved:
@@ -132,7 +146,7 @@ class Trainer:
             save_tokenizers(config.output, *tokenizers)
             write_settings(self.folder, config.output)
         self.updates_per_epoch = math.ceil(len(self._plan(1)) / config.training.accumulate)
-        self._introduce(precision_reason)
+        self._introduce()
 
     def run(self) -> TrainingResult:
         """Train until something says stop."""
@@ -200,7 +214,7 @@ class Trainer:
             raise UserError(f"{output} cannot be made: {error.strerror}.") from None
         return self.state_path.exists()
 
-    def _introduce(self, precision_reason: str) -> None:
+    def _introduce(self) -> None:
         """The data report."""
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
         choice = kernels.choose("additive_scores", self.device.type, torch.float32)
@@ -212,7 +226,7 @@ class Trainer:
             f"the target{', shared' if self.config.tokens.shared else ''}",
             f"model     {parameters:,} parameters, {self.updates_per_epoch:,} updates an epoch",
             f"compute   {self.device.type}, {torch.get_num_threads()} threads, products in "
-            f"{str(self.precision).removeprefix('torch.')} ({precision_reason}), attention by "
+            f"{self.precision.name} ({self.precision.reason}), attention by "
             f"the {choice.backend} kernels",
         ]
         if self.progress.update:

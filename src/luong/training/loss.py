@@ -1,19 +1,27 @@
-"""The loss: label-smoothed cross-entropy, summed over tokens."""
+"""The loss: output layer and label-smoothed cross-entropy in one step, in chunks of tokens."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+import math
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+_CHUNK_SCORES = 2_000_000
+"""Scores that are in memory at once: few enough to stay in a cache between the passes."""
+
+_LEAST_ROWS = 256
+"""Thinner chunks would spend their time on adding to the gradient of the weights."""
 
 
 class Loss(NamedTuple):
     """Sums over the tokens of a batch.
 
     Attributes:
-        smoothed: What training minimises, with gradients.
+        smoothed: What training minimises, divided by the divisor; with gradients.
         likelihood: Negative log-likelihood without smoothing, in nats, which perplexity is made
             of; without gradients.
     """
@@ -22,45 +30,181 @@ class Loss(NamedTuple):
     likelihood: Tensor
 
 
-def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0) -> Loss:
-    """Cross-entropy against targets smoothed by a uniform share (Szegedy 2016, section 7).
+def output_loss(
+    states: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    targets: Tensor,
+    *,
+    smoothing: float = 0.0,
+    divisor: float = 1.0,
+    rows: int | None = None,
+) -> Loss:
+    """Cross-entropy of softmax(states W^T + b) against smoothed targets, in bounded memory.
 
     A token's loss is (1 - smoothing) * -log p(target) + smoothing * mean over the vocabulary of
-    -log p. The gradient is made in the forward pass, in place of the probabilities.
+    -log p (Szegedy 2016, section 7). The logits exist for a chunk of tokens at a time: their
+    gradient takes their place at once, and goes into those of the states and the weights, so that
+    the backward pass has nothing left to do but scale.
 
     Args:
-        logits: (N, V), any float type; the loss is computed in float32 at least.
+        states: (N, H), what the output layer multiplies.
+        weight: (V, H).
+        bias: (V,).
         targets: Token ids (N,).
         smoothing: The share given to the uniform distribution.
+        divisor: Target tokens of the update, which this batch may be a part of.
+        rows: Tokens of a chunk; by default as many as fit in a cache.
+
+    Returns:
+        The sums. Products are of autocast's type, softmax and sums float32 at least.
 
     Example:
-        >>> cross_entropy(torch.zeros(1, 4), torch.tensor([2])).likelihood
+        >>> states, weight, bias = torch.zeros(1, 2), torch.zeros(4, 2), torch.zeros(4)
+        >>> output_loss(states, weight, bias, torch.tensor([2])).likelihood
         tensor(1.3863)
     """
-    return Loss(*_CrossEntropy.apply(logits, targets, smoothing))  # type: ignore[no-untyped-call]
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        # These cannot see into the fused step, and may want second derivatives.
+        return _plain_loss(states, weight, bias, targets, smoothing, divisor)
+    if rows is None:
+        rows = max(_LEAST_ROWS, _CHUNK_SCORES // len(weight))
+        # Of equal size: a thin last chunk costs nearly as much as a full one.
+        rows = max(1, math.ceil(len(states) / max(1, round(len(states) / rows))))
+    sums = _OutputLoss.apply(  # type: ignore[no-untyped-call]
+        states, weight, bias, targets, smoothing, divisor, rows
+    )
+    return Loss(*sums)
 
 
-class _CrossEntropy(torch.autograd.Function):
+def _plain_loss(
+    states: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    targets: Tensor,
+    smoothing: float,
+    divisor: float,
+) -> Loss:
+    logits = functional.linear(states, weight, bias)
+    logits = logits if logits.dtype == torch.float64 else logits.float()
+    smoothed = functional.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
+    likelihood = functional.cross_entropy(logits.detach(), targets, reduction="sum")
+    return Loss(smoothed / divisor, likelihood)
+
+
+class _OutputLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, logits: Tensor, targets: Tensor, smoothing: float
+        ctx: Any,
+        states: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        targets: Tensor,
+        smoothing: float,
+        divisor: float,
+        rows: int,
     ) -> tuple[Tensor, Tensor]:
-        wide = logits if logits.dtype == torch.float64 else logits.float()
-        log_probabilities = torch.log_softmax(wide, -1)
-        column = targets.unsqueeze(-1)
-        likelihood = -log_probabilities.gather(-1, column).sum()
-        uniform = -log_probabilities.mean(-1).sum() if smoothing else torch.zeros_like(likelihood)
-        if ctx.needs_input_grad[0]:
-            gradient = log_probabilities.exp_()
-            if smoothing:
-                gradient -= smoothing / logits.shape[-1]
-            gradient.scatter_add_(-1, column, gradient.new_full(column.shape, smoothing - 1.0))
-            ctx.save_for_backward(gradient.to(logits.dtype))
+        device = states.device.type
+        dtype = weight.dtype
+        if torch.is_autocast_enabled(device):
+            dtype = torch.get_autocast_dtype(device)
+        gradients = _Gradients(states, weight, bias, ctx.needs_input_grad[:3], 1.0 / divisor)
+        with torch.autocast(device, enabled=False):
+            losses = _chunked(
+                states.to(dtype),
+                weight.to(dtype),
+                bias.to(dtype),
+                targets,
+                smoothing,
+                rows,
+                gradients,
+            )
+        smoothed, likelihood = losses
+        ctx.save_for_backward(gradients.states, gradients.weight, gradients.bias)
         ctx.mark_non_differentiable(likelihood)
-        return (1.0 - smoothing) * likelihood + smoothing * uniform, likelihood
+        return smoothed / divisor, likelihood
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, smoothed: Tensor, _likelihood: Tensor) -> tuple[Tensor, None, None]:
-        (gradient,) = ctx.saved_tensors
-        return cast(Tensor, gradient * smoothed.to(gradient.dtype)), None, None
+    def backward(ctx: Any, smoothed: Tensor, _likelihood: Tensor) -> tuple[Tensor | None, ...]:
+        gradients = ctx.saved_tensors
+        # The loss itself is what training differentiates: a pass over the weights is spared.
+        if smoothed.device.type != "cpu" or smoothed.item() != 1.0:
+            gradients = [None if g is None else g * smoothed.to(g.dtype) for g in gradients]
+        return *gradients, None, None, None, None
+
+
+class _Gradients:
+    """Sums of what the chunks contribute, for those inputs that want a gradient."""
+
+    def __init__(
+        self,
+        states: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        wanted: tuple[bool, bool, bool],
+        scale: float,
+    ) -> None:
+        self.any = any(wanted)
+        self.scale = scale
+        self.states = torch.empty_like(states) if wanted[0] else None
+        # The first chunk overwrites the matrix; without tokens there is none.
+        make = torch.empty_like if len(states) else torch.zeros_like
+        self.weight = make(weight) if wanted[1] else None
+        self.bias = torch.zeros_like(bias) if wanted[2] else None
+
+    def add(self, chunk: slice, logits: Tensor, states: Tensor, weight: Tensor) -> None:
+        """Add what the gradient of a chunk's logits gives."""
+        if self.bias is not None:
+            self.bias.add_(logits.sum(0), alpha=self.scale)
+        logits = logits.to(weight.dtype)
+        if self.states is not None:
+            self.states[chunk] = (logits @ weight).mul_(self.scale)
+        if self.weight is not None and self.weight.dtype == weight.dtype:
+            beta = 1.0 if chunk.start else 0.0
+            self.weight.addmm_(logits.t(), states, beta=beta, alpha=self.scale)
+        elif self.weight is not None:
+            # Summed in float32: rounding after each of many chunks would add up.
+            product = logits.t() @ states
+            if chunk.start:
+                self.weight.add_(product, alpha=self.scale)
+            else:
+                torch.mul(product, self.scale, out=self.weight)
+
+
+def _chunked(
+    states: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    targets: Tensor,
+    smoothing: float,
+    rows: int,
+    gradients: _Gradients,
+) -> tuple[Tensor, Tensor]:
+    """The sums of both losses; the gradients go where they are collected."""
+    size = len(weight)
+    wide = torch.float64 if weight.dtype == torch.float64 else torch.float32
+    likelihood = torch.zeros((), dtype=wide, device=states.device)
+    uniform = torch.zeros_like(likelihood)
+    # One piece of memory for all chunks: asking the system for more costs as much as a pass.
+    scores = torch.empty(min(rows, len(states)), size, dtype=weight.dtype, device=states.device)
+    for start in range(0, len(states), rows):
+        chunk = slice(start, start + rows)
+        column = targets[chunk].unsqueeze(-1)
+        logits = torch.addmm(bias, states[chunk], weight.t(), out=scores[: len(column)]).to(wide)
+        best = logits.amax(-1, keepdim=True)
+        aimed = logits.gather(-1, column)
+        mean = logits.mean(-1, keepdim=True) if smoothing else best
+        probabilities = torch.softmax(logits, -1, out=logits)
+        # The best probability is 1 / sum of e^(logit - best), so no second exponential is taken.
+        log_sum = best - probabilities.amax(-1, keepdim=True).log_()
+        likelihood += (log_sum - aimed).sum()
+        uniform += (log_sum - mean).sum()
+        if gradients.any:
+            if smoothing:
+                probabilities -= smoothing / size
+            probabilities.scatter_add_(
+                -1, column, probabilities.new_full(column.shape, smoothing - 1.0)
+            )
+            gradients.add(chunk, probabilities, states[chunk], weight)
+    return (1.0 - smoothing) * likelihood + smoothing * uniform, likelihood

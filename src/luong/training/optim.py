@@ -1,9 +1,8 @@
-"""The optimiser, the precision of products, and the running average of the weights."""
+"""The optimiser, the device, and the running average of the weights."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +27,21 @@ def make_optimizer(
     return kind(parameters, config.learning_rate, weight_decay=config.weight_decay, fused=True)
 
 
+def clipped_step(optimizer: torch.optim.Optimizer, divisor: float) -> None:
+    """Step with the gradients divided by a number, without a pass of its own.
+
+    The fused optimisers divide while they read; it is how mixed precision undoes its scale.
+
+    Args:
+        optimizer: Of `make_optimizer`.
+        divisor: At least 1; the norm over the norm allowed.
+    """
+    scale = torch.tensor(divisor, device=optimizer.param_groups[0]["params"][0].device)
+    # Where nothing is to be divided, the gradients are not written back, either.
+    optimizer.grad_scale = scale if divisor != 1.0 else None  # type: ignore[attr-defined]
+    optimizer.step()
+
+
 def choose_device(name: str) -> torch.device:
     """The device to train on; "auto" is a GPU if torch sees one.
 
@@ -45,42 +59,6 @@ def choose_device(name: str) -> torch.device:
             f"training.device = '{name}' cannot be used: {reason} Use 'auto', 'cpu' or 'cuda'."
         ) from None
     return device
-
-
-def choose_precision(name: str, device: torch.device) -> tuple[torch.dtype, str]:
-    """The type that products are computed in, and why.
-
-    Args:
-        name: "float32", "bfloat16", or "auto": bfloat16 where the hardware has it.
-        device: Where training runs.
-
-    Returns:
-        The type, and the reason in words.
-
-    Raises:
-        UserError: The CPU is to multiply in bfloat16 and cannot.
-    """
-    cpu_has_bfloat16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    if name == "bfloat16" and device.type == "cpu" and not cpu_has_bfloat16:
-        raise UserError(
-            "training.precision = 'bfloat16' needs a CPU with AVX512-BF16 or AMX; this one has "
-            "neither. Use 'auto' or 'float32'."
-        )
-    if name != "auto":
-        return getattr(torch, name), "as set"
-    if device.type == "cuda":
-        if torch.cuda.is_bf16_supported(including_emulation=False):
-            return torch.bfloat16, "this GPU multiplies in bfloat16"
-        return torch.float32, "this GPU does not multiply in bfloat16"
-    if cpu_has_bfloat16:
-        return torch.bfloat16, "this CPU multiplies in bfloat16"
-    return torch.float32, "this CPU has neither AVX512-BF16 nor AMX"
-
-
-def autocast(device: torch.device, precision: torch.dtype) -> AbstractContextManager[None]:
-    """Products in a type, weights and sums in float32."""
-    narrow = precision != torch.float32
-    return torch.autocast(device.type, precision if narrow else None, enabled=narrow)
 
 
 class Average:

@@ -50,12 +50,13 @@ def write_run_page(
     languages = [config.data.source_language, config.data.target_language]
     title = " to ".join(filter(None, languages)) or folder.name
     page = folder / "report.html"
+    metrics = read_metrics(folder)
     write_report(
         page,
         title=title,
         config=config.model_dump(mode="json", exclude_none=True),
         scores=opened.scores if scores is None else scores,
-        metrics=read_metrics(folder),
+        metrics=metrics,
         samples=samples,
         references=references,
         environment={
@@ -65,6 +66,22 @@ def write_run_page(
             "system": platform.system(),
             "processor": platform.processor() or platform.machine(),
             "threads": str(torch.get_num_threads()),
+            **_precision(opened.precision),
+            "waited for data": _waited(metrics),
         },
     )
     return page
+
+
+def _precision(saved: dict[str, str]) -> dict[str, str]:
+    """How training multiplied, for the table; nothing of a folder that does not tell."""
+    if not saved:
+        return {}
+    library = " by oneDNN" if saved["library"] == "onednn" else ""
+    return {"products": f"{saved['dtype']}{library} ({saved['reason']})"}
+
+
+def _waited(metrics: Sequence[dict[str, Any]]) -> str:
+    """The share of training in which the model waited for batches."""
+    shares = [row["wait_share"] for row in metrics if row["kind"] == "train"]
+    return f"{sum(shares) / len(shares):.1%} of the time" if shares else "no update was logged"

@@ -14,8 +14,9 @@ from luong.errors import UserError
 from luong.models import Seq2Seq
 from luong.text.batches import Batch
 from luong.text.vocabulary import PAD
-from luong.training.loss import cross_entropy
-from luong.training.optim import autocast, make_optimizer
+from luong.training.loss import output_loss
+from luong.training.optim import clipped_step, make_optimizer
+from luong.training.precision import autocast
 
 logger = logging.getLogger("luong.training")
 
@@ -62,10 +63,11 @@ class Updater:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         loss, likelihood = self._gradients(batches)
-        clip = self.config.clip_norm or math.inf
-        norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), clip))
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        norm = float(nn.utils.get_total_norm(gradients))
         if math.isfinite(loss) and math.isfinite(norm):
-            self.optimizer.step()
+            clip = self.config.clip_norm or math.inf
+            clipped_step(self.optimizer, max(1.0, norm / clip))
         return Updated(loss, likelihood, norm)
 
     def _gradients(self, batches: list[Batch]) -> tuple[float, float]:
@@ -87,11 +89,14 @@ class Updater:
         with autocast(self.device, self.precision):
             states, _ = self.model(batch.source, batch.source_lengths, batch.target_input)
             real = batch.target_output != PAD
-            logits = self.model.output(states[real])
-            targets = batch.target_output[real]
-            loss, likelihood = cross_entropy(logits, targets, self.config.label_smoothing)
-        (loss / target_tokens).backward()  # type: ignore[no-untyped-call]
-        return loss.item(), likelihood.item()
+            loss, likelihood = output_loss(
+                *self.model.output.factors(states[real]),
+                batch.target_output[real],
+                smoothing=self.config.label_smoothing,
+                divisor=target_tokens,
+            )
+        loss.backward()  # type: ignore[no-untyped-call]
+        return target_tokens * loss.item(), likelihood.item()
 
     def _halved(self, batches: list[Batch]) -> list[Batch]:
         largest = max(len(batch.source) for batch in batches)

@@ -13,7 +13,7 @@ from luong.text.batches import collate, plan
 from luong.text.corpus import ParallelCorpus
 from luong.text.dataset import Dataset
 from luong.text.vocabulary import PAD
-from luong.training.loss import cross_entropy
+from luong.training.loss import output_loss
 from luong.training.report import perplexity
 
 SAMPLES = 3
@@ -85,7 +85,8 @@ class Validator:
             batch = collate(self.dataset, positions).to(folder.device)
             states, _ = folder.model(batch.source, batch.source_lengths, batch.target_input)
             real = batch.target_output != PAD
-            logits = folder.model.output(states[real])
-            total += cross_entropy(logits, batch.target_output[real]).likelihood.item()
-            tokens += logits.shape[0]
+            targets = batch.target_output[real]
+            factors = folder.model.output.factors(states[real])
+            total += output_loss(*factors, targets).likelihood.item()
+            tokens += len(targets)
         return total / tokens
