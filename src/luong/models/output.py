@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from torch import Tensor, nn
-from torch.nn import functional
+
+from luong.models.quantized_matrix import linear
 
 
 class OutputLayer(nn.Module):
@@ -32,6 +33,10 @@ class OutputLayer(nn.Module):
 
     def forward(self, attentional: Tensor) -> Tensor:
         """Logits (..., V) from attentional states (..., H)."""
-        if self.projection is not None:
-            attentional = self.projection(attentional)
-        return functional.linear(attentional, self.logits.weight, self.logits.bias)
+        return linear(self.projected(attentional), self.logits.weight, self.logits.bias)
+
+    def projected(self, attentional: Tensor) -> Tensor:
+        """What the last product reads: (..., H) to (..., e), or unchanged where nothing is tied."""
+        if self.projection is None:
+            return attentional
+        return linear(attentional, self.projection.weight)
