@@ -8,7 +8,7 @@ from io import StringIO
 import pytest
 import torch
 from rich.console import Console
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import luong
 from luong.errors import UserError
@@ -162,9 +162,9 @@ def test_no_folder_at_all(tmp_path, trained_copy):
 
 
 def test_a_newer_format_says_to_upgrade(trained_copy):
-    change(trained_copy, format=2, luong_version="9.8.7")
+    change(trained_copy, format=3, luong_version="9.8.7")
     message = refusal(trained_copy)
-    assert "was written by a newer luong (9.8.7, format 2)" in message
+    assert "was written by a newer luong (9.8.7, format 3)" in message
     assert "pip install --upgrade luong" in message
 
 
@@ -223,3 +223,44 @@ def test_a_card_without_languages_and_scores(trained, tmp_path):
     card = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert card.startswith("# source to target\n")
     assert load_folder(tmp_path).scores == {}
+
+
+def test_an_int8_folder_is_that_of_int8_on_loading(trained, tmp_path):
+    folder = load_folder(trained, int8=True)
+    save_folder(folder, tmp_path / "int8")
+    tensors = load_file(tmp_path / "int8" / "model.safetensors")
+    assert tensors["target_embedding.weight.values"].dtype == torch.int8
+    assert tensors["decoder.cells.0.late_weight.values"].dtype == torch.int8
+    assert "decoder.cells.0.late_weight" not in tensors
+    settings = json.loads((tmp_path / "int8" / "config.json").read_bytes())
+    assert (settings["format"], settings["weights"]) == (2, "int8")
+    card = (tmp_path / "int8" / "README.md").read_text(encoding="utf-8")
+    sizes = sum(parameter.numel() for parameter in load_folder(trained).model.parameters())
+    assert f"{sizes:,} parameters, most of them in int8" in card
+    expected = luong.load(trained, int8=True).translate(LINES)
+    for found in (luong.load(tmp_path / "int8"), luong.load(tmp_path / "int8", int8=True)):
+        again = found.translate(LINES)
+        assert [result.text for result in again] == [result.text for result in expected]
+        assert [result.score for result in again] == [result.score for result in expected]
+
+
+def test_int8_weights_in_a_folder_that_promises_float32(trained, trained_copy, tmp_path):
+    save_folder(load_folder(trained, int8=True), tmp_path / "int8")
+    shutil.copy(tmp_path / "int8" / "model.safetensors", trained_copy / "model.safetensors")
+    assert "model.safetensors does not fit its config.json" in refusal(trained_copy)
+    shutil.copy(trained / "model.safetensors", tmp_path / "int8" / "model.safetensors")
+    assert "model.safetensors does not fit its config.json" in refusal(tmp_path / "int8")
+
+
+@pytest.mark.parametrize(
+    ("frequent", "translations"),
+    [([99], [[4]] * 16), ([4], [[4]] * 15), ([4], [[-1]] * 16), ([4.0], [[4]] * 16)],
+)
+def test_a_shortlist_that_does_not_fit(trained_copy, frequent, translations):
+    kind = torch.float32 if isinstance(frequent[0], float) else torch.int32
+    tensors = {
+        "frequent": torch.tensor(frequent, dtype=kind),
+        "translations": torch.tensor(translations, dtype=torch.int32),
+    }
+    save_file(tensors, trained_copy / "shortlist.safetensors")
+    assert "shortlist.safetensors does not fit its config.json. Make it" in refusal(trained_copy)

@@ -32,12 +32,13 @@ _HOMES = {
 }
 
 
-def load(folder: str | Path, *, device: str = "cpu") -> Translator:
+def load(folder: str | Path, *, device: str = "cpu", int8: bool = False) -> Translator:
     """Open a model folder for translation.
 
     Args:
-        folder: What `luong train` wrote.
+        folder: What `luong train` or `luong quantize` wrote.
         device: Where to compute: "cpu", "cuda", ...
+        int8: Put the weights in int8: faster on CPUs, and nearly as good.
 
     Returns:
         A translator; `.translate(text_or_list)` gives results with `.text`, `.score`, `.tokens`,
@@ -49,7 +50,7 @@ def load(folder: str | Path, *, device: str = "cpu") -> Translator:
     from luong.folder import load_folder
     from luong.search import Translator
 
-    return Translator(load_folder(folder, device))
+    return Translator(load_folder(folder, device, int8=int8))
 
 
 def __getattr__(name: str) -> Any:

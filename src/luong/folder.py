@@ -18,12 +18,18 @@ from luong.config import RunConfig, parse_config
 from luong.errors import UserError
 from luong.files import write_whole
 from luong.models import Seq2Seq
+from luong.models.quantized import is_quantized, quantize, repack
+from luong.text.shortlist import Shortlist
 from luong.text.tokenizers import Tokenizer, load_tokenizers, save_tokenizers
 
-FORMAT = 1
-"""The version of the folder's layout; a folder of a newer one is refused."""
+FORMAT = 2
+"""The version of the folder's layout; a folder of a newer one is refused.
+
+Version 2 knows int8 weights; a folder without them is written as version 1.
+"""
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+SHORTLIST = "shortlist.safetensors"
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,7 @@ class ModelFolder:
         alignment_row: "predicted" or "fed": which row of attention aligns a target token.
         scores: What the model reached on the validation data.
         precision: How training multiplied: type, library, and why.
+        shortlist: Which target tokens a source is likely to need, if that was learnt.
     """
 
     config: RunConfig
@@ -47,6 +54,7 @@ class ModelFolder:
     alignment_row: str = "predicted"
     scores: dict[str, Any] = field(default_factory=dict)
     precision: dict[str, str] = field(default_factory=dict)
+    shortlist: Shortlist | None = None
 
     @property
     def device(self) -> torch.device:
@@ -69,14 +77,17 @@ def save_folder(folder: ModelFolder, path: Path) -> None:
         raise UserError(f"{path} cannot be made: {error.strerror}.") from None
     save_tokenizers(path, folder.source_tokenizer, folder.target_tokenizer)
     write_whole(path / WEIGHTS, tensors_to_bytes(weights(folder.model)))
+    if folder.shortlist:
+        write_shortlist(folder.shortlist, path)
     write_whole(path / CARD, _card(folder).encode())
     write_settings(folder, path)
 
 
 def write_settings(folder: ModelFolder, path: Path) -> None:
     """Write config.json alone."""
+    quantized = is_quantized(folder.model)
     settings = {
-        "format": FORMAT,
+        "format": FORMAT if quantized else 1,
         "luong_version": version("luong"),
         "alignment_row": folder.alignment_row,
         "source_vocabulary_size": folder.source_tokenizer.size,
@@ -85,20 +96,31 @@ def write_settings(folder: ModelFolder, path: Path) -> None:
         "precision": folder.precision,
         "run": folder.config.model_dump(mode="json", exclude_none=True),
     }
+    if quantized:
+        settings["weights"] = "int8"
     write_whole(path / CONFIG, json.dumps(settings, indent=2, ensure_ascii=False).encode())
 
 
+def write_shortlist(shortlist: Shortlist, path: Path) -> None:
+    """Write the shortlist of a model folder."""
+    arrays = {"frequent": shortlist.frequent, "translations": shortlist.translations}
+    tensors = {name: torch.from_numpy(array).contiguous() for name, array in arrays.items()}
+    write_whole(path / SHORTLIST, tensors_to_bytes(tensors))
+
+
 def weights(model: nn.Module) -> dict[str, Tensor]:
-    """The parameters of a model by name, shared ones once."""
-    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+    """The parameters of a model, and its weights in int8, by name; shared ones once."""
+    named = [*model.named_parameters(), *model.named_buffers()]
+    return {name: tensor.detach() for name, tensor in named}
 
 
-def load_folder(path: str | Path, device: str = "cpu") -> ModelFolder:
+def load_folder(path: str | Path, device: str = "cpu", *, int8: bool = False) -> ModelFolder:
     """Read a model folder.
 
     Args:
-        path: The folder that `luong train` wrote.
+        path: The folder that `luong train` or `luong quantize` wrote.
         device: Where to put the network.
+        int8: Put the weights in int8; those of an int8 folder are always.
 
     Raises:
         UserError: A file is missing, cut short or does not belong to the others, the folder was
@@ -120,7 +142,11 @@ def load_folder(path: str | Path, device: str = "cpu") -> ModelFolder:
             "files do not belong together. Copy the whole folder again."
         )
     model = Seq2Seq(config.model, *sizes)
+    if holds_int8(settings):
+        quantize(model)
     load_weights(model, read_tensors(path / WEIGHTS), path / WEIGHTS)
+    if int8:
+        quantize(model)
     try:
         model.eval().to(device)
     except (RuntimeError, AssertionError) as error:
@@ -128,6 +154,7 @@ def load_folder(path: str | Path, device: str = "cpu") -> ModelFolder:
         raise UserError(
             f"Device '{device}' cannot be used: {reason} Use 'cpu' or 'cuda'."
         ) from None
+    repack(model)
     return ModelFolder(
         config,
         model,
@@ -136,7 +163,43 @@ def load_folder(path: str | Path, device: str = "cpu") -> ModelFolder:
         settings["alignment_row"],
         settings["scores"],
         settings.get("precision", {}),
+        _read_shortlist(path, *sizes),
     )
+
+
+def refuse_int8(path: Path) -> None:
+    """Refuse a folder whose weights are in int8, for what needs those in float32.
+
+    Raises:
+        UserError: It is one.
+    """
+    if (path / CONFIG).exists() and holds_int8(_read_settings(path)):
+        raise UserError(
+            f"{path} holds int8 weights, which can only be used for inference: they cannot be "
+            "trained or quantised again. Name the folder that `luong train` wrote."
+        )
+
+
+def holds_int8(settings: dict[str, Any]) -> bool:
+    """Whether the settings of a folder say that its weights are in int8."""
+    return settings.get("weights") == "int8"
+
+
+def _read_shortlist(path: Path, source_size: int, target_size: int) -> Shortlist | None:
+    file = path / SHORTLIST
+    if not file.exists():
+        return None
+    tensors = read_tensors(file)
+    fits = tensors.keys() == {"frequent", "translations"} and all(
+        tensor.dtype == torch.int32 and 0 <= tensor.min() <= tensor.max() < target_size
+        for tensor in tensors.values()
+        if tensor.numel()
+    )
+    if not fits or tensors["translations"].shape[0] != source_size:
+        raise UserError(
+            f"{file} does not fit its {CONFIG}. Make it again with `luong shortlist {path}`."
+        )
+    return Shortlist(tensors["frequent"].numpy(), tensors["translations"].numpy())
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -171,7 +234,8 @@ def load_weights(model: nn.Module, tensors: dict[str, Tensor], source: Path) -> 
     wrong += [
         name
         for name, parameter in parameters.items()
-        if name in tensors and tensors[name].shape != parameter.shape
+        if name in tensors
+        and (tensors[name].shape, tensors[name].dtype) != (parameter.shape, parameter.dtype)
     ]
     if wrong:
         raise UserError(
@@ -231,14 +295,17 @@ def _card(folder: ModelFolder) -> str:
         f"| {name} | {value:.4g} |\n" for name, value in scores.items() if isinstance(value, float)
     )
     signatures = "".join(f"- `{line}`\n" for line in scores.get("signatures", {}).values())
-    parameters = sum(parameter.numel() for parameter in folder.model.parameters())
+    parameters = sum(
+        tensor.numel() for name, tensor in weights(folder.model).items() if ".scales" not in name
+    )
+    kind = ", most of them in int8" if is_quantized(folder.model) else ""
     return f"""# {languages[0]} to {languages[1]}
 
 An encoder-decoder with attention, trained by [luong](https://pypi.org/project/luong)
 {version("luong")}.
 
 - {config.model.cell.upper()}, {config.model.encoder_layers} + {config.model.decoder_layers} \
-layers of {config.model.hidden_size}, {parameters:,} parameters
+layers of {config.model.hidden_size}, {parameters:,} parameters{kind}
 - attention: `{attention.score}` score, `{attention.window}` window, `{attention.placement}` \
 placement, input feeding {"on" if attention.input_feeding else "off"}
 - tokens: {config.tokens.kind}, {folder.source_tokenizer.size:,} of the source and \

@@ -17,6 +17,8 @@ from luong.cli.bench import bench
 from luong.cli.demo import demo
 from luong.cli.evaluate import evaluate
 from luong.cli.init import init
+from luong.cli.quantize import quantize
+from luong.cli.shortlist import shortlist
 from luong.cli.train import train
 from luong.cli.translate import translate
 from luong.errors import UserError
@@ -28,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (init, train, translate, evaluate, demo, bench):
+for verb in (init, train, translate, evaluate, quantize, shortlist, demo, bench):
     app.command()(verb)
 
 

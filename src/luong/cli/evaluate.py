@@ -22,14 +22,19 @@ def evaluate(
     output: Annotated[
         str | None, typer.Option(help="Also write the translations.", metavar="FILE")
     ] = None,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Put the weights in int8: faster on CPUs.")
+    ] = False,
+    shortlist: Annotated[
+        bool, typer.Option("--shortlist", help="Keep to likely tokens, see `luong shortlist`.")
+    ] = False,
     device: Annotated[str, typer.Option(help="Where to compute.")] = "cpu",
 ) -> None:
     """Score a model on a file: BLEU, chrF, TER and exact match, with sacreBLEU's signatures."""
     from luong.files import write_whole
 
-    scores, texts = evaluate_files(
-        model, source, reference, device=device, beam_size=beam_size, batch_size=batch_size
-    )
+    search = {"beam_size": beam_size, "batch_size": batch_size, "shortlist": shortlist}
+    scores, texts = evaluate_files(model, source, reference, device=device, int8=int8, **search)
     _print_scores(scores, as_json)
     if output:
         write_whole(Path(output), "".join(text + "\n" for text in texts).encode())
@@ -49,7 +54,13 @@ def _print_scores(scores: dict[str, Any], as_json: bool) -> None:
 
 
 def evaluate_files(
-    model: str, source: str, reference: str, *, device: str = "cpu", **search: Any
+    model: str,
+    source: str,
+    reference: str,
+    *,
+    device: str = "cpu",
+    int8: bool = False,
+    **search: Any,
 ) -> tuple[dict[str, Any], list[str]]:
     """Translate a file and score the result.
 
@@ -58,6 +69,7 @@ def evaluate_files(
         source: The file to translate.
         reference: The file it should become, of as many lines.
         device: Where to compute.
+        int8: Put the weights in int8.
         search: Options of `Translator.translate_lines`.
 
     Returns:
@@ -74,7 +86,7 @@ def evaluate_files(
     from luong.text.corpus import ParallelCorpus
 
     corpus = ParallelCorpus.open(PairFiles(source=Path(source), target=Path(reference)))
-    folder = load_folder(model, device)
+    folder = load_folder(model, device, int8=int8)
     start = time.perf_counter()
     results = Translator(folder).translate_lines(corpus.source_lines(), **search)
     texts = [result.text for result in results]

@@ -26,6 +26,12 @@ def translate(
     alignments: Annotated[
         str | None, typer.Option(help="Write word links in Pharaoh form.", metavar="FILE")
     ] = None,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Put the weights in int8: faster on CPUs.")
+    ] = False,
+    shortlist: Annotated[
+        bool, typer.Option("--shortlist", help="Keep to likely tokens, see `luong shortlist`.")
+    ] = False,
     device: Annotated[str, typer.Option(help="Where to compute.")] = "cpu",
 ) -> None:
     """Translate the lines of the standard input; one line comes out for each line that goes in."""
@@ -38,8 +44,8 @@ def translate(
         raise UserError(
             f"--n-best {n_best} needs a beam as wide: add --beam-size {n_best} or more."
         )
-    translator = luong.load(model, device=device)
-    options = {"beam_size": beam_size, "batch_size": batch_size}
+    translator = luong.load(model, device=device, int8=int8)
+    options = {"beam_size": beam_size, "batch_size": batch_size, "shortlist": shortlist}
     with whole_text_file(alignments) as links:
         for results in _results(translator, input_lines(), n_best or 1, options):
             best = results[0]

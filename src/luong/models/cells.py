@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from typing_extensions import override
 
 from luong import kernels
-from luong.models.shared_weight import SharedWeight
+from luong.models.quantized_matrix import linear
+from luong.models.shared_weight import shared
 
 Step = Callable[[Tensor, Sequence[Tensor], Tensor, Tensor], tuple[Tensor, Tensor]]
 """A step of a cell, see `Cell.loop`."""
@@ -44,7 +44,7 @@ class Cell(nn.Module, ABC):
 
     def project(self, early: Tensor) -> Tensor:
         """The part of the gates that needs no loop: (..., early_size) to (..., gates * H)."""
-        return functional.linear(early, self.early_weight, self.bias)
+        return linear(early, self.early_weight, self.bias)
 
     @abstractmethod
     def loop(self) -> Step:
@@ -82,7 +82,7 @@ class LSTMCell(Cell):
 
     @override
     def loop(self) -> Step:
-        weight = SharedWeight(self.late_weight)
+        weight = shared(self.late_weight)
 
         def step(
             projected: Tensor, late: Sequence[Tensor], hidden: Tensor, cell: Tensor
@@ -115,10 +115,7 @@ class GRUCell(Cell):
 
     @override
     def loop(self) -> Step:
-        late_weight, hidden_weight = (
-            SharedWeight(self.late_weight),
-            SharedWeight(self.hidden_weight),
-        )
+        late_weight, hidden_weight = shared(self.late_weight), shared(self.hidden_weight)
 
         def step(
             projected: Tensor, late: Sequence[Tensor], hidden: Tensor, cell: Tensor

@@ -23,7 +23,8 @@ from luong.config import ModelConfig
 from luong.models.cells import CELLS, Cell, Step
 from luong.models.dropout import dropout, keep_mask
 from luong.models.encoders import Encoded
-from luong.models.shared_weight import SharedWeight
+from luong.models.quantized_matrix import QuantizedMatrix, linear
+from luong.models.shared_weight import SharedWeight, shared
 
 
 class DecoderState(NamedTuple):
@@ -65,7 +66,7 @@ class _Loop(NamedTuple):
     """
 
     cells: list[Step]
-    combine: SharedWeight
+    combine: SharedWeight | QuantizedMatrix
     state_mask: Tensor | None = None
     masks: Sequence[Tensor] | None = None
 
@@ -197,7 +198,9 @@ class Decoder(nn.Module):
             positions = state.position.unsqueeze(1) + offsets
             attended = self.attention(top, memory, positions=positions, need_weights=need_weights)
             weights = attended.dense(source_length) if need_weights else None
-            combined = torch.tanh(self.combine(torch.cat((attended.context, top), -1)))
+            combined = torch.tanh(
+                linear(torch.cat((attended.context, top), -1), self.combine.weight)
+            )
             return dropout(combined.to(top.dtype), self.layer_dropout, self.training), weights
         loop = self._loop(state.hidden, len(steps))
         states, rows = [], []
@@ -211,7 +214,7 @@ class Decoder(nn.Module):
     def _loop(self, hidden: Tensor | None = None, steps: int = 0) -> _Loop:
         """The weights, and masks for the steps of a training loop that starts from `hidden`."""
         cells = [cast(Cell, cell).loop() for cell in self.cells]
-        loop = _Loop(cells, SharedWeight(self.combine.weight))
+        loop = _Loop(cells, shared(self.combine.weight))
         if hidden is None or not self.training:
             return loop
         if self.layer_dropout:
@@ -225,7 +228,9 @@ class Decoder(nn.Module):
 
     def _recurrence(self, steps: Tensor, state: DecoderState) -> Tensor:
         """The top layer's states (T, B, H), where no step needs what attention gave before it."""
-        if self.training and self.state_dropout:
+        # What runs all steps at once knows neither masks for the states nor int8.
+        quantized = isinstance(self._first.early_weight, QuantizedMatrix)
+        if quantized or (self.training and self.state_dropout):
             loop = self._loop(state.hidden, len(steps))
             tops = []
             for inputs in self._first.project(steps).unbind():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from torch import Tensor, nn
-from torch.nn import functional
+
+from luong.models.quantized_matrix import linear
 
 
 class OutputLayer(nn.Module):
@@ -32,7 +33,7 @@ class OutputLayer(nn.Module):
 
     def forward(self, attentional: Tensor) -> Tensor:
         """Logits (..., V) from attentional states (..., H)."""
-        return functional.linear(*self.factors(attentional))
+        return linear(*self.factors(attentional))
 
     def factors(self, attentional: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What the logits are made of, for a loss that never holds them all.
@@ -45,5 +46,5 @@ class OutputLayer(nn.Module):
             are x W^T + b.
         """
         if self.projection is not None:
-            attentional = self.projection(attentional)
+            attentional = linear(attentional, self.projection.weight)
         return attentional, self.logits.weight, self.logits.bias

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -107,7 +108,11 @@ class Seq2Seq(nn.Module):
         return self.decoder.unroll(embedded, state, memory, need_weights=need_weights)
 
     def step(
-        self, tokens: Tensor, state: DecoderState, memory: Memory
+        self,
+        tokens: Tensor,
+        state: DecoderState,
+        memory: Memory,
+        output: Callable[[Tensor], Tensor] | None = None,
     ) -> tuple[DecoderState, StepOutput]:
         """One step of some rows; pure.
 
@@ -115,13 +120,14 @@ class Seq2Seq(nn.Module):
             tokens: The tokens before (rows,); row b*K + k is beam k of sentence b.
             state: Of the same rows.
             memory: Of the sentences.
+            output: Gives logits (rows, V) from attentional states in place of the output layer.
 
         Returns:
             The new state, and log-probabilities of the next token with the attention weights.
         """
         embedded = self._embedded(self.target_embedding, tokens)
         state, (attentional, weights) = self.decoder.step(embedded, state, memory)
-        logits = self.output(attentional)
+        logits = (output or self.output)(attentional)
         if logits.dtype in (torch.float16, torch.bfloat16):
             logits = logits.float()
         return state, StepOutput(torch.log_softmax(logits, -1), weights)

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from luong.models.quantized_matrix import QuantizedMatrix
+
 
 class SharedWeight:
     """One matrix for the steps of one loop; make a new one for each loop.
@@ -58,6 +60,11 @@ class SharedWeight:
 
 def _joined(parts: tuple[Tensor, ...]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+
+
+def shared(weight: Tensor | QuantizedMatrix) -> SharedWeight | QuantizedMatrix:
+    """What gives a loop its products with a matrix; one in int8 has no gradient to gather."""
+    return weight if isinstance(weight, QuantizedMatrix) else SharedWeight(weight)
 
 
 class _Notes:

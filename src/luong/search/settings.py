@@ -17,6 +17,7 @@ class SearchOptions(TypedDict, total=False):
     normalization: str
     alpha: float
     replace_unknown: bool
+    shortlist: bool
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class SearchSettings:
         normalization: "average", "gnmt" or "none", see `length_divisor`.
         alpha: The strength of the length normalisation.
         replace_unknown: Put the source token that it attends to most in place of an unknown one.
+        shortlist: Choose each sentence's tokens from its lexical shortlist, see `luong shortlist`.
 
     Raises:
         ValueError: A number is out of range.
@@ -52,6 +54,7 @@ class SearchSettings:
     normalization: str = "average"
     alpha: float = 1.0
     replace_unknown: bool = True
+    shortlist: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.n_best <= self.beam_size:

@@ -6,16 +6,19 @@ import logging
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple, Protocol, Unpack, overload
+from typing import Any, Literal, NamedTuple, Protocol, Unpack, cast, overload
 
 import torch
 from torch import Tensor, nn
 
 from luong.errors import UserError
+from luong.models import Seq2Seq
+from luong.models.candidates import CandidateMemory, candidate_step
 from luong.search.beam import Hypothesis, beam_search
 from luong.search.links import aligned_rows, word_links
 from luong.search.settings import SearchOptions, SearchSettings
 from luong.search.translation import Translation
+from luong.text.shortlist import Shortlist
 from luong.text.tokenizers import Tokenizer
 from luong.text.vocabulary import END, PAD, SPECIAL_TOKENS, UNKNOWN
 
@@ -72,6 +75,11 @@ class TrainedModel(Protocol):
         """Where the network lies."""
         ...
 
+    @property
+    def shortlist(self) -> Shortlist | None:
+        """Which target tokens a source is likely to need."""
+        ...
+
 
 class _Source(NamedTuple):
     line: str
@@ -125,7 +133,7 @@ class Translator:
             n_best: Translations per line.
             options: See `SearchSettings`: beam_size=5, batch_size=64, max_length_ratio=2.0,
                 max_length_offset=10, max_source_length=1000, normalization="average", alpha=1.0,
-                replace_unknown=True.
+                replace_unknown=True, shortlist=False.
 
         Returns:
             For a line its `Translation`; with n_best > 1 a list of them, best first (fewer where
@@ -134,7 +142,8 @@ class Translator:
         Raises:
             TypeError: An option is unknown.
             ValueError: An option is out of range.
-            UserError: The model gives NaN, or one sentence alone does not fit in memory.
+            UserError: The model gives NaN, one sentence alone does not fit in memory, or the
+                folder has no shortlist.
 
         Example:
             >>> [t.text for t in translator.translate("ein Hund", n_best=2)]
@@ -262,8 +271,14 @@ class Translator:
         limits = torch.tensor([settings.max_length(length) for length in lengths])
         with torch.inference_mode(), torch.autocast(device.type, enabled=False), _evaluating(model):
             memory, state = model.encode(padded.to(device), torch.tensor(lengths).to(device) + 1)
-            return beam_search(
-                model.step,
+            step: Any = model.step
+            tokens = None
+            if settings.shortlist:
+                tokens, allowed = self._candidates(batch)
+                step = candidate_step(cast(Seq2Seq, model), tokens)
+                memory = CandidateMemory(memory, allowed)
+            found = beam_search(
+                step,
                 state,
                 memory,
                 beam_size=settings.beam_size,
@@ -272,6 +287,24 @@ class Translator:
                 normalization=settings.normalization,
                 alpha=settings.alpha,
             )
+        if tokens is None:
+            return found
+        ids = tokens.tolist()
+        return [
+            [item._replace(ids=[ids[candidate] for candidate in item.ids]) for item in hypotheses]
+            for hypotheses in found
+        ]
+
+    def _candidates(self, batch: list[_Source]) -> tuple[Tensor, Tensor]:
+        """The tokens that a batch may be translated to, and which of them each sentence may use."""
+        if self.folder.shortlist is None:
+            raise UserError(
+                "The model folder has no shortlist. Make one with `luong shortlist MODEL`, or "
+                "translate without it."
+            )
+        tokens, allowed = self.folder.shortlist.candidates([source.ids for source in batch])
+        device = torch.device(self.folder.device)
+        return torch.from_numpy(tokens).to(device), torch.from_numpy(allowed).to(device)
 
     def _translation(
         self, source: _Source, hypothesis: Hypothesis, settings: SearchSettings

@@ -20,7 +20,14 @@ from torch import nn
 from luong import kernels
 from luong.config import RunConfig
 from luong.errors import UserError
-from luong.folder import CONFIG, ModelFolder, read_settings, save_folder, write_settings
+from luong.folder import (
+    CONFIG,
+    ModelFolder,
+    read_settings,
+    refuse_int8,
+    save_folder,
+    write_settings,
+)
 from luong.models import Seq2Seq
 from luong.text.batches import Batch, BatchLoader, plan
 from luong.text.corpus import ParallelCorpus
@@ -203,6 +210,7 @@ class Trainer:
         output = self.config.output
         if output.exists() and not output.is_dir():
             raise UserError(f"output = '{output}' is a file; name a folder to train into.")
+        refuse_int8(output)
         if (output / CONFIG).exists() and not resume:
             raise UserError(
                 f"{output} holds a run already. Go on with it by --resume, or name another folder "

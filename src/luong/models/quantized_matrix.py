@@ -1,0 +1,127 @@
+"""Inference with int8 weights: a scale for each row of a matrix, and for each row of its inputs.
+
+With W ~ diag(s) Q, Q int8, and an input row x ~ a p, p whole numbers of 7 bits:
+
+    W x + b ~ a diag(s) (Q p) + b
+
+Sums of Q p are exact, and the scale a = max|x| / 63 belongs to the row alone, so what stands beside
+a row in its batch changes nothing. Seven bits, because the products of CPUs without VNNI add pairs
+in 16 bits, which eight would overflow.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+_LEVELS = 63
+_LEAST = 1e-30  # the scale of a row of zeros
+
+
+class QuantizedMatrix(nn.Module):
+    """A matrix in int8, each row with its scale; it takes the place of a parameter.
+
+    Where the CPU has int8 products they are used; elsewhere, as on a GPU, the matrix is widened to
+    float32 again, and only its rounding remains.
+
+    Args:
+        weight: (outputs, inputs).
+
+    Attributes:
+        values: int8 (outputs, inputs), from -127 to 127.
+        scales: float32 (outputs).
+
+    Example:
+        >>> matrix = QuantizedMatrix(linear.weight)
+        >>> logits = matrix.product(hidden, start=linear.bias)
+    """
+
+    values: Tensor
+    scales: Tensor
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__()
+        wide = weight.detach().float()
+        scales = (wide.abs().amax(1) / 127).clamp_min(_LEAST)
+        values = (wide / scales.unsqueeze(1)).round_().to(torch.int8)
+        self.register_buffer("values", values)
+        self.register_buffer("scales", scales)
+        self.pack()
+
+    def pack(self) -> None:
+        """Lay the values out for products; to be called again after they have changed or moved."""
+        self._packed: Any = None
+        self._wide: Tensor | None = None
+        if self.values.is_cpu and _has_products():
+            scales, zeros = self.scales.double(), torch.zeros(len(self.scales), dtype=torch.long)
+            with warnings.catch_warnings():  # torch announces the end of tensors of this kind
+                warnings.simplefilter("ignore", UserWarning)
+                tensor = torch._make_per_channel_quantized_tensor(self.values, scales, zeros, 0)
+            self._packed = torch.ops.quantized.linear_prepack(tensor, None)
+        else:
+            self._wide = self.widened()
+
+    def widened(self) -> Tensor:
+        """The matrix in float32."""
+        return self.values.float() * self.scales.unsqueeze(1)
+
+    def rows(self, numbers: Tensor) -> Tensor:
+        """Rows in float32: integers (...) to (..., inputs)."""
+        return self.values[numbers].float() * self.scales[numbers].unsqueeze(-1)
+
+    def selected(self, numbers: Tensor) -> QuantizedMatrix:
+        """The matrix of the given rows (n,), in their order."""
+        chosen = QuantizedMatrix.__new__(QuantizedMatrix)
+        nn.Module.__init__(chosen)
+        chosen.register_buffer("values", self.values[numbers])
+        chosen.register_buffer("scales", self.scales[numbers])
+        chosen.pack()
+        return chosen
+
+    def product(self, *parts: Tensor, start: Tensor | None = None) -> Tensor:
+        """The product [parts] W^T, plus a start or bias if there is one.
+
+        Args:
+            parts: What stands side by side, float32 (..., inputs).
+            start: Added to the product: (outputs), or of the shape of the result.
+        """
+        inputs = parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+        if self._packed is None:
+            product = functional.linear(inputs, self._wide)  # type: ignore[arg-type]
+            return product if start is None else product + start
+        scale = inputs.abs().amax(-1, keepdim=True).clamp_min_(_LEAST)
+        product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
+            inputs / scale, 1 / _LEVELS, _LEVELS + 1, self._packed
+        )
+        return product * scale if start is None else torch.addcmul(start, product, scale)
+
+
+def _has_products() -> bool:
+    """Whether this torch, on this CPU, multiplies in int8."""
+    engines = torch.backends.quantized.supported_engines
+    return "fbgemm" in engines and hasattr(
+        torch.ops.quantized, "linear_with_input_q_dq_qweight_dq_output_fp32"
+    )
+
+
+class QuantizedEmbedding(nn.Module):
+    """Embeddings from a quantised matrix, which may be that of the output layer."""
+
+    def __init__(self, weight: QuantizedMatrix) -> None:
+        super().__init__()
+        self.weight = weight
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Integers (...) to float32 (..., e)."""
+        return self.weight.rows(tokens)
+
+
+def linear(inputs: Tensor, weight: Tensor | QuantizedMatrix, bias: Tensor | None = None) -> Tensor:
+    """`torch.nn.functional.linear` for a weight of either kind."""
+    if isinstance(weight, QuantizedMatrix):
+        return weight.product(inputs, start=bias)
+    return functional.linear(inputs, weight, bias)
