@@ -173,7 +173,7 @@ def refuse_int8(path: Path) -> None:
     Raises:
         UserError: It is one.
     """
-    if (path / CONFIG).exists() and holds_int8(_read_settings(path)):
+    if (path / CONFIG).exists() and holds_int8(read_settings(path)):
         raise UserError(
             f"{path} holds int8 weights, which can only be used for inference: they cannot be "
             "trained or quantised again. Name the folder that `luong train` wrote."

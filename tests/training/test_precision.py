@@ -5,10 +5,10 @@ import math
 
 import pytest
 import torch
-from torch.nn import functional
 
 from luong.errors import UserError
 from luong.folder import load_folder
+from luong.kernels import products
 from luong.training import precision, train
 from luong.training.precision import Measured, Precision, autocast, choose_precision, measure
 
@@ -71,21 +71,14 @@ def measured(monkeypatch, cache):
 )
 def test_auto_is_what_pays_and_errs_little(measured, narrow_cpu, onednn, narrow, expected):
     measured(float32=(1.0, 1e-6), float32_oneDNN=onednn, bfloat16=narrow)
-    found = choose_precision("auto", CPU, may_switch=True)
+    found = choose_precision("auto", CPU)
     assert found[:2] == expected[:2]
     assert found.reason.startswith("measured: float32 1000 ms, float32 by oneDNN ")
 
 
 def test_float32_is_float32_whatever_bfloat16_would_give(measured, narrow_cpu):
     measured(float32=(1.0, 1e-6), float32_oneDNN=(0.5, 1e-6))
-    assert choose_precision("float32", CPU, may_switch=True)[:2] == ONEDNN[:2]
-
-
-def test_without_leave_to_switch_there_is_nothing_to_measure(measured, wide_cpu):
-    calls = measured()
-    assert choose_precision("float32", CPU) == PLAIN
-    assert choose_precision("auto", CPU)[:2] == PLAIN[:2]
-    assert not calls
+    assert choose_precision("float32", CPU)[:2] == ONEDNN[:2]
 
 
 def test_bfloat16_by_name(measured, narrow_cpu):
@@ -99,30 +92,30 @@ def test_bfloat16_is_refused_where_the_cpu_has_none(measured, wide_cpu):
     with pytest.raises(UserError, match="needs a CPU with AVX512-BF16 or AMX"):
         choose_precision("bfloat16", CPU)
     calls = measured(float32=(1.0, 1e-6), float32_oneDNN=(2.0, 1e-6))
-    choose_precision("auto", CPU, may_switch=True)
+    choose_precision("auto", CPU)
     assert calls == [["float32", "float32 by oneDNN"]]
 
 
 def test_a_machine_is_measured_once(measured, monkeypatch, wide_cpu, cache):
     calls = measured(float32=(1.0, 1e-6), float32_oneDNN=(0.5, 1e-6))
-    first = choose_precision("auto", CPU, may_switch=True)
-    assert choose_precision("auto", CPU, may_switch=True) == first
+    first = choose_precision("auto", CPU)
+    assert choose_precision("auto", CPU) == first
     assert len(calls) == 1
     (key,) = json.loads(cache.read_bytes())
     assert torch.__version__ in key
     assert f"{torch.get_num_threads()} threads" in key
     monkeypatch.setattr(torch, "get_num_threads", lambda: 77)
-    choose_precision("auto", CPU, may_switch=True)
+    choose_precision("auto", CPU)
     monkeypatch.setattr(torch, "__version__", "99.0")
-    choose_precision("auto", CPU, may_switch=True)
+    choose_precision("auto", CPU)
     assert len(calls) == 3
     assert len(json.loads(cache.read_bytes())) == 3
 
 
 def test_a_way_that_the_cache_lacks_is_measured_with_the_others(measured, narrow_cpu):
     calls = measured(float32=(1.0, 1e-6), float32_oneDNN=(0.9, 1e-6), bfloat16=(0.1, 4e-3))
-    choose_precision("float32", CPU, may_switch=True)
-    assert choose_precision("auto", CPU, may_switch=True).dtype == torch.bfloat16
+    choose_precision("float32", CPU)
+    assert choose_precision("auto", CPU).dtype == torch.bfloat16
     assert choose_precision("auto", CPU).dtype == torch.bfloat16
     assert len(calls) == 2
 
@@ -132,7 +125,7 @@ def test_a_damaged_cache_is_made_anew(measured, wide_cpu, cache, text):
     cache.parent.mkdir(parents=True)
     cache.write_text(text)
     measured(float32=(1.0, 1e-6), float32_oneDNN=(0.5, 1e-6))
-    assert choose_precision("auto", CPU, may_switch=True).library == "onednn"
+    assert choose_precision("auto", CPU).library == "onednn"
     assert len(json.loads(cache.read_bytes())) == 1
 
 
@@ -140,52 +133,34 @@ def test_a_cache_that_cannot_be_written_is_done_without(measured, wide_cpu, tmp_
     (tmp_path / "folder").write_text("a file where a folder should be")
     calls = measured(float32=(1.0, 1e-6), float32_oneDNN=(0.5, 1e-6))
     for _ in range(2):
-        assert choose_precision("auto", CPU, may_switch=True).library == "onednn"
+        assert choose_precision("auto", CPU).library == "onednn"
     assert len(calls) == 2
 
 
 def test_real_products_are_measured_and_leave_no_trace():
     random, switch = torch.get_rng_state(), torch.get_float32_matmul_precision()
     found = measure([PLAIN, ONEDNN])
-    assert found["float32"].error < 1e-5
-    assert 0 < found["float32"].seconds < math.inf
+    for measured in found.values():
+        assert measured.error < 1e-5
+        assert 0 < measured.seconds < math.inf
     assert torch.equal(torch.get_rng_state(), random)
     assert torch.get_float32_matmul_precision() == switch
 
 
-def test_a_switch_that_narrows_products_is_found_out(monkeypatch, wide_cpu, cache):
-    """As oneDNN does on CPUs with AMX: "medium" computes in bfloat16 there."""
-    linear = functional.linear
-
+def test_a_library_that_narrows_products_is_found_out(monkeypatch, wide_cpu, cache):
     def narrowed(left, right):
-        if torch.get_float32_matmul_precision() == "medium":
+        product = left @ right.t()
+        if products.library() == "onednn":
             return (left.bfloat16().float() @ right.bfloat16().float().t()).bfloat16().float()
-        return linear(left, right)
+        return product
 
-    monkeypatch.setattr(precision.functional, "linear", narrowed)
-    found = choose_precision("auto", CPU, may_switch=True)
+    monkeypatch.setattr(precision, "multiply", narrowed)
+    found = choose_precision("auto", CPU)
     assert found.library == "default"
     assert "float32 by oneDNN errs by " in found.reason
-    # Neither does a run go on so that began where the switch was exact.
-    again = choose_precision("auto", CPU, may_switch=True, saved=ONEDNN.saved)
+    # Neither does a run go on so that began where the library was exact.
+    again = choose_precision("auto", CPU, saved=ONEDNN.saved)
     assert again.library == "default"
-
-
-def test_the_switch_stands_only_while_it_is_needed(monkeypatch):
-    before = torch.get_float32_matmul_precision()
-    seen = []
-
-    def fail():
-        with ONEDNN.switched():
-            seen.append(torch.get_float32_matmul_precision())
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        fail()
-    assert seen == ["medium"]
-    assert torch.get_float32_matmul_precision() == before
-    with PLAIN.switched():
-        assert torch.get_float32_matmul_precision() == before
 
 
 def test_the_cache_lies_where_users_keep_theirs(monkeypatch, tmp_path):
@@ -199,10 +174,8 @@ def test_the_cache_lies_where_users_keep_theirs(monkeypatch, tmp_path):
 
 def test_a_run_keeps_tells_and_goes_on_with_its_choice(measured, wide_cpu, toy_config, console):
     measured(float32=(1.0, 1e-6), float32_oneDNN=(0.5, 1e-6))
-    before = torch.get_float32_matmul_precision()
     config = toy_config("training.max_epochs=1", "training.precision=auto")
-    train(config, console=console, may_switch=True)
-    assert torch.get_float32_matmul_precision() == before
+    train(config, console=console)
     reason = "measured: float32 1000 ms, float32 by oneDNN 500 ms"
     assert f"products in float32 by oneDNN ({reason}), " in console.file.getvalue()
     kept = {"dtype": "float32", "library": "onednn", "reason": reason}
@@ -210,13 +183,8 @@ def test_a_run_keeps_tells_and_goes_on_with_its_choice(measured, wide_cpu, toy_c
     # Another measurement does not change a run under way.
     measured(float32=(1.0, 1e-6), float32_oneDNN=(2.0, 1e-6))
     config = toy_config("training.max_epochs=2", "training.precision=auto")
-    train(config, resume=True, console=console, may_switch=True)
+    train(config, resume=True, console=console)
     assert f"float32 by oneDNN (as this run began: {reason})" in console.file.getvalue()
-
-
-def test_the_library_never_touches_the_switch(monkeypatch, toy_config, console):
-    monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda _: pytest.fail("switched"))
-    train(toy_config("training.max_epochs=1", "training.precision=auto"), console=console)
 
 
 def test_autocast_narrows_products_only():

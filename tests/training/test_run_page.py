@@ -17,7 +17,7 @@ def test_the_page_shows_the_run(trained_copy):
     assert "nrefs:1|case:mixed" in text
     assert "Trained for 140 updates" in text
     assert "training.learning_rate" in text
-    assert "float32 (as set)" in text
+    assert re.search(r"float32( by oneDNN)? \(measured: ", text)
     assert re.search(r"waited for data.{0,60}\d\.\d% of the time", text, re.DOTALL)
     assert not re.search(r'(src|href)="(?!#)(?!data:)', text)
 

@@ -26,6 +26,7 @@ from typing_extensions import override
 
 from luong import kernels
 from luong.errors import nearest
+from luong.kernels.products import linear
 from luong.kernels.reference import at_least_float32, biased, masked_softmax
 
 
@@ -200,7 +201,7 @@ class General(DotProduct):
 
     @override
     def prepare(self, keys: Tensor) -> Tensor:
-        return at_least_float32(functional.linear(keys, self.weight))
+        return at_least_float32(linear(keys, self.weight))
 
     @override
     def operations(self, keys: int, queries: int, pairs: int) -> int:
@@ -300,10 +301,10 @@ class Concat(_Additive):
 
     @override
     def prepare(self, keys: Tensor) -> kernels.PreparedKeys:
-        return kernels.prepare_keys(functional.linear(keys, self.weight[:, self.query_size :]))
+        return kernels.prepare_keys(linear(keys, self.weight[:, self.query_size :]))
 
     def _projected(self, query: Tensor) -> Tensor:
-        return functional.linear(query, self.weight[:, : self.query_size])
+        return linear(query, self.weight[:, : self.query_size])
 
 
 class Additive(_Additive):
@@ -329,10 +330,10 @@ class Additive(_Additive):
 
     @override
     def prepare(self, keys: Tensor) -> kernels.PreparedKeys:
-        return kernels.prepare_keys(functional.linear(keys, self.key_weight))
+        return kernels.prepare_keys(linear(keys, self.key_weight))
 
     def _projected(self, query: Tensor) -> Tensor:
-        return functional.linear(query, self.query_weight, self.bias)
+        return linear(query, self.query_weight, self.bias)
 
     @override
     def operations(self, keys: int, queries: int, pairs: int) -> int:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 from luong.errors import nearest
+from luong.kernels.products import linear
 from luong.kernels.reference import at_least_float32
 
 
@@ -102,7 +103,7 @@ class LocalPredictive(_Local):
 
     @override
     def locate(self, query: Tensor, positions: Tensor, lengths: Tensor) -> Located:
-        hidden = torch.tanh(at_least_float32(nn.functional.linear(query, self.weight)))
+        hidden = torch.tanh(at_least_float32(linear(query, self.weight)))
         points = torch.sigmoid((hidden * self.weight_vector).sum(-1)) * lengths.unsqueeze(-1)
         last = (lengths - 1).clamp(min=0).unsqueeze(-1)
         # A NaN query has no integer position; its band may lie anywhere, its weights are NaN.

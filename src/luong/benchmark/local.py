@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from luong import kernels
-from luong.attention.functional import masked_softmax
 from luong.benchmark.problem import BACKWARD, Problem, Results, relative_error, results_of
 from luong.kernels import reference
+from luong.kernels.reference import masked_softmax
 
 LENGTHS = (1024, 8192, 65536, 262144)
 QUICK_LENGTHS = (64, 256)

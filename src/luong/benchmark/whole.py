@@ -11,10 +11,10 @@ from torch import Tensor
 
 from luong import kernels
 from luong.attention import masks
-from luong.attention.functional import masked_softmax
 from luong.benchmark.additive import Shape
 from luong.benchmark.problem import BACKWARD, Problem, Results, relative_error, results_of
 from luong.kernels import reference
+from luong.kernels.reference import masked_softmax
 
 SHAPES: tuple[Shape, ...] = ((64, 25, 25, 512), (64, 50, 50, 512), (16, 100, 100, 512))
 QUICK_SHAPES: tuple[Shape, ...] = ((4, 9, 11, 64),)

@@ -60,7 +60,7 @@ def run_demo(output: Path) -> None:
             files = table["data"][part]
             table["data"][part] = {side: str(data / name) for side, name in files.items()}
         config = parse_config(table | {"output": str(output)})
-        result = train(config, resume=True, may_switch=True)
+        result = train(config, resume=True)
         if result.interrupted:
             again = f"luong demo --output {shlex.quote(str(output))}"
             typer.echo(f"\nInterrupted and saved. Go on with:\n  {again}")

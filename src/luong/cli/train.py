@@ -24,7 +24,7 @@ def train(
     from luong.training.page import write_run_page
 
     config = load_config(settings, override)
-    result = train_model(config, resume=resume, may_switch=True)
+    result = train_model(config, resume=resume)
     if result.interrupted:
         options = "".join(f" --set {shlex.quote(item)}" for item in override or [])
         again = f"luong train {shlex.quote(settings)}{options} --resume"

@@ -20,10 +20,10 @@ from luong.kernels.cpu_additive import PAD, padded
 from luong.kernels.threads import share
 
 # Terms of a sum below which waking a thread costs more than it saves.
-SMALL = 2**19
+SMALL = 2**21
 
 # What a unit of an LSTM takes, in terms of a sum.
-_LSTM_WORK = 40
+_LSTM_WORK = 20
 
 # Elements from which memory is taken in huge pages.
 LARGE = 2**22

@@ -121,7 +121,7 @@ def choose(
     Raises:
         UserError: The named backend does not exist or cannot serve this call.
     """
-    return _chosen_among(operation, device_type, dtype, _named(backend), _plain_torch())
+    return _chosen_among(operation, device_type, dtype, _named(backend), plain_torch())
 
 
 def explain(
@@ -150,7 +150,7 @@ def explain(
     """
     if operation not in OPERATIONS:
         raise UserError(f"'{operation}' is not an operation.{nearest(operation, OPERATIONS)}")
-    name, transform = _named(backend), _plain_torch()
+    name, transform = _named(backend), plain_torch()
     lines = [f"{operation} on {device_type} in {dtype} (backend: {name})"]
     served = False
     for candidate in BACKENDS:
@@ -194,7 +194,7 @@ def _reason(
     return candidate.refusal(operation, device_type, dtype)
 
 
-def _plain_torch() -> str | None:
+def plain_torch() -> str | None:
     """The reason why only plain torch will do here and now; None if kernels may run."""
     if torch.compiler.is_compiling():
         return "export takes the operations apart" if torch.compiler.is_exporting() else None
@@ -232,7 +232,7 @@ def compute(operation: str, tensor: Tensor, backend: str | None, *arguments: Any
         UserError: As for `choose`.
     """
     device_type = tensor.device.type
-    call = (operation, device_type, tensor.dtype, _named(backend), _plain_torch())
+    call = (operation, device_type, tensor.dtype, _named(backend), plain_torch())
     # A tracer would guard what it sees of the table, which the call itself fills.
     module = None if torch.compiler.is_compiling() else _served.get(call)
     if module is None:

@@ -18,6 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from luong.kernels import products
+
 _LEVELS = 63
 _LEAST = 1e-30  # the scale of a row of zeros
 
@@ -121,7 +123,7 @@ class QuantizedEmbedding(nn.Module):
 
 
 def linear(inputs: Tensor, weight: Tensor | QuantizedMatrix, bias: Tensor | None = None) -> Tensor:
-    """`torch.nn.functional.linear` for a weight of either kind."""
+    """The product inputs W^T + b, for a weight of either kind."""
     if isinstance(weight, QuantizedMatrix):
         return weight.product(inputs, start=bias)
-    return functional.linear(inputs, weight, bias)
+    return products.linear(inputs, weight, bias)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from luong.kernels import products
 from luong.models.quantized_matrix import QuantizedMatrix
 
 
@@ -50,10 +51,7 @@ class SharedWeight:
             start: Added to the product; a bias (outputs) will not do.
         """
         if self._token is None:
-            inputs = _joined(parts)
-            if start is None:
-                return inputs @ self.matrix.t()
-            return torch.addmm(start, inputs, self.matrix.t())
+            return products.linear(_joined(parts), self.matrix, start)
         result = _Product.apply(start, self._token, self, *parts)  # type: ignore[no-untyped-call]
         return cast(Tensor, result)
 
@@ -120,16 +118,15 @@ class _Product(torch.autograd.Function):
         inputs = _joined(parts).to(shared.dtype)
         # Saving the matrix, too, lets autograd notice if it was changed in place meanwhile.
         ctx.save_for_backward(inputs, shared.matrix)
-        if start is None:
-            return inputs @ shared.matrix.t()
-        return torch.addmm(start.to(shared.dtype), inputs, shared.matrix.t())
+        return products.multiply(inputs, shared.matrix, start)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         inputs, matrix = ctx.saved_tensors
         ctx.notes.add(inputs, gradient)
-        to_parts = (gradient @ matrix).split(ctx.sizes, -1)
+        to_inputs = products.multiply(gradient, matrix.t())
+        to_parts = torch.split(to_inputs, ctx.sizes, -1)
         typed = [part.to(dtype) for part, dtype in zip(to_parts, ctx.dtypes, strict=True)]
         to_start = gradient if ctx.has_start else None
         return to_start, gradient.new_zeros(()), None, *typed

@@ -68,11 +68,7 @@ class TrainingResult(NamedTuple):
 
 
 def train(
-    config: RunConfig,
-    *,
-    resume: bool = False,
-    console: Console | None = None,
-    may_switch: bool = False,
+    config: RunConfig, *, resume: bool = False, console: Console | None = None
 ) -> TrainingResult:
     """Train a model and keep the best weights in its folder.
 
@@ -80,8 +76,6 @@ def train(
         config: The settings; `config.output` becomes the model folder.
         resume: Go on from the last save; from the beginning if nothing was saved.
         console: Where to show progress; the standard output by default.
-        may_switch: Whether torch's process-wide matmul precision may be set while the run lasts,
-            where that makes float32 faster and no less exact; the command line allows it.
 
     Returns:
         How the run ended.
@@ -94,17 +88,15 @@ def train(
         >>> train(load_config("run.toml")).scores["bleu"]
         35.2
     """
-    trainer = Trainer(config, resume=resume, console=console or Console(), may_switch=may_switch)
-    with trainer.interruptible(), trainer.precision.switched():
+    trainer = Trainer(config, resume=resume, console=console or Console())
+    with trainer.interruptible(), trainer.precision.applied():
         return trainer.run()
 
 
 class Trainer:
     """One run: everything set up, and then turned."""
 
-    def __init__(
-        self, config: RunConfig, *, resume: bool, console: Console, may_switch: bool = False
-    ) -> None:
+    def __init__(self, config: RunConfig, *, resume: bool, console: Console) -> None:
         self.config = config
         self.console = console
         self.state_path = config.output / "state" / "last.safetensors"
@@ -116,7 +108,6 @@ class Trainer:
         self.precision = choose_precision(
             config.training.precision,
             self.device,
-            may_switch=may_switch,
             saved=read_settings(config.output).get("precision") if resumed else None,
         )
         self.identity = run_identity(

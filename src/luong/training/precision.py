@@ -12,17 +12,16 @@ import math
 import os
 import platform
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from luong.errors import UserError
 from luong.files import write_whole
+from luong.kernels.products import Library, multiply, use_library
 
 STEP = (64, 1024, 2048)
 """Rows, inputs and outputs of a recurrent step's product."""
@@ -44,12 +43,12 @@ class Precision(NamedTuple):
 
     Attributes:
         dtype: float32, or bfloat16 with weights and sums in float32.
-        library: "default", or "onednn", which is chosen by a switch of the whole process.
+        library: "onednn", or "default" for what torch takes; see `kernels.products`.
         reason: Why this one, in words.
     """
 
     dtype: torch.dtype
-    library: str = "default"
+    library: Library = "default"
     reason: str = "as set"
 
     @property
@@ -67,14 +66,9 @@ class Precision(NamedTuple):
             "reason": self.reason,
         }
 
-    @contextmanager
-    def switched(self) -> Iterator[None]:
-        """A block in which torch's switch stands as this way needs it."""
-        if self.library == "default":
-            yield
-            return
-        with _matmul_precision("medium"):
-            yield
+    def applied(self) -> AbstractContextManager[None]:
+        """A block in which products are computed in this way."""
+        return use_library(self.library)
 
 
 class Measured(NamedTuple):
@@ -93,7 +87,6 @@ def choose_precision(
     name: str,
     device: torch.device,
     *,
-    may_switch: bool = False,
     saved: dict[str, str] | None = None,
 ) -> Precision:
     """Choose how products are computed.
@@ -101,8 +94,6 @@ def choose_precision(
     Args:
         name: "float32", "bfloat16" or "auto".
         device: Where training runs.
-        may_switch: Whether torch's process-wide matmul precision may be set, which is how oneDNN
-            is chosen for float32. It stays float32: where oneDNN would narrow it, it is not used.
         saved: What the run that is resumed keeps of its choice.
 
     Returns:
@@ -125,18 +116,12 @@ def choose_precision(
         )
     if name == "bfloat16":
         return Precision(torch.bfloat16)
-    ways = [Precision(torch.float32)]
-    if may_switch:
-        ways.append(Precision(torch.float32, "onednn"))
+    ways = [Precision(torch.float32), Precision(torch.float32, "onednn")]
     if name == "auto" and narrow:
         ways.append(Precision(torch.bfloat16))
     again = _saved_way(ways, saved)
     if again is not None:
         return again
-    if len(ways) == 1:
-        return ways[0]._replace(
-            reason="as set" if name == "float32" else "this CPU has neither AVX512-BF16 nor AMX"
-        )
     return _fastest(ways, _measurements(ways))
 
 
@@ -282,8 +267,8 @@ def _factors(shape: tuple[int, int, int]) -> tuple[Tensor, Tensor]:
 
 @torch.inference_mode()
 def _product(way: Precision, factors: tuple[Tensor, Tensor]) -> Tensor:
-    with way.switched():
-        return functional.linear(*factors)
+    with way.applied():
+        return multiply(*factors)
 
 
 def _seconds(way: Precision, factors: tuple[Tensor, Tensor]) -> float:
@@ -303,13 +288,3 @@ def _error(way: Precision) -> float:
         return math.inf
     error = ((product - exact).abs().max() / exact.abs().max()).item()
     return math.inf if math.isnan(error) else error
-
-
-@contextmanager
-def _matmul_precision(value: str) -> Iterator[None]:
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(value)
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
