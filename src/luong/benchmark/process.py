@@ -15,21 +15,24 @@ from luong.errors import UserError
 
 Result = TypeVar("Result")
 MIB = 2**20
+_TRIM = "MALLOC_TRIM_THRESHOLD_"
 
 
-def alone(function: Callable[..., Result], *arguments: Any) -> Result:
+def alone(function: Callable[..., Result], *arguments: Any, trim: bool = False) -> Result:
     """Call a function in a fresh process, which ends with it.
 
     Args:
         function: Of a module's top level.
         arguments: Can be pickled, as the result.
+        trim: Freed memory goes back to the system at once, so that a peak is of one call alone;
+            it costs time.
 
     Raises:
         UserError: The process was killed, as a system does that runs out of memory.
     """
-    # Freed memory goes back to the system at once, so that each peak is of one call alone.
-    before = os.environ.get("MALLOC_TRIM_THRESHOLD_")
-    os.environ["MALLOC_TRIM_THRESHOLD_"] = str(MIB)
+    before = os.environ.get(_TRIM)
+    if trim:
+        os.environ[_TRIM] = str(MIB)
     try:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             return pool.submit(function, *arguments).result()
@@ -39,10 +42,10 @@ def alone(function: Callable[..., Result], *arguments: Any) -> Result:
             "Close other programs, or leave that part out with --only."
         ) from None
     finally:
-        if before is None:
-            del os.environ["MALLOC_TRIM_THRESHOLD_"]
-        else:
-            os.environ["MALLOC_TRIM_THRESHOLD_"] = before
+        if trim and before is None:
+            del os.environ[_TRIM]
+        elif trim and before is not None:
+            os.environ[_TRIM] = before
 
 
 def peak_growth(call: Callable[[], object]) -> float | None:

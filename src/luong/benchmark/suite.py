@@ -168,11 +168,13 @@ class Suite:
         self, build: Callable[..., Problem], arguments: tuple[Any, ...], name: str
     ) -> float | None:
         self.progress(f"  memory of {name}")
-        peak: float | None = self._call(measure_peak, build, arguments, name, self.threads)
+        peak: float | None = self._call(
+            measure_peak, build, arguments, name, self.threads, trim=True
+        )
         return peak
 
-    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return function(*arguments) if self.quick else alone(function, *arguments)
+    def _call(self, function: Callable[..., Any], *arguments: Any, trim: bool = False) -> Any:
+        return function(*arguments) if self.quick else alone(function, *arguments, trim=trim)
 
 
 def shape_label(shape: additive.Shape) -> str:

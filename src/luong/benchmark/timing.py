@@ -11,6 +11,7 @@ Result = TypeVar("Result")
 
 REPEATS = 7
 MOST_REPEATS = 51
+PAUSE = 0.02
 SLOW = 5.0
 """Seconds from which a call is not repeated so often."""
 
@@ -44,7 +45,7 @@ def interleaved(
 
     Args:
         calls: By name; each was called before.
-        budget: Seconds to fill with further rounds where calls are quick.
+        budget: Seconds, pauses included, to fill with further rounds where calls are quick.
         slow: A call that takes longer is not repeated, all others at least REPEATS times.
 
     Returns:
@@ -60,6 +61,8 @@ def interleaved(
         for name in names[turn:] + names[:turn]:
             if seconds[name] and seconds[name][0] > slow:
                 continue
+            # Threads of the call before may still spin, waiting for more, and would take a core.
+            time.sleep(PAUSE)
             seconds[name].append(timed(calls[name])[0])
     return {name: summarised(times) for name, times in seconds.items()}
 

@@ -149,14 +149,15 @@ def beam_search(
         length = len(history)
         state, output = step(tokens, state, memory)
         full = max_lengths[sentences] <= length
-        continuations = _continuations(scores, output.log_probabilities, full)
-        values, beams, symbols = _best(continuations, 2 * beam_size)
+        values, beams, symbols = _best(scores, output.log_probabilities, full, 2 * beam_size)
 
         divisor = length_divisor(normalization, length + 1, alpha)
-        ended = torch.where(symbols == END, values, -inf)[:, :beam_size]
-        _finish(finished, sentences, ended, beams[:, :beam_size], length, divisor)
+        ends = symbols == END
+        ended = torch.where(ends, values, -inf)[:, :beam_size]
+        if bool((ended > -inf).any()):
+            _finish(finished, sentences, ended, beams[:, :beam_size], length, divisor)
 
-        going = (symbols == END).to(torch.int8).sort(dim=1, stable=True).indices[:, :beam_size]
+        going = ends.to(torch.int8).sort(dim=1, stable=True).indices[:, :beam_size]
         scores, parents, chosen = (x.gather(1, going) for x in (values, beams, symbols))
         weights = output.weights.reshape(len(sentences), beam_size, -1)
         history.append(_Step(sentences, chosen, parents, weights))
@@ -175,33 +176,55 @@ def beam_search(
     return _trace(history, finished, n_best)
 
 
-def _continuations(scores: Tensor, log_probabilities: Tensor, full: Tensor) -> Tensor:
-    """Score every beam (n, K) continued with every token: (n, K, V), what may not be is -inf."""
-    values = scores[:, :, None] + log_probabilities.float().view(*scores.shape, -1)
-    # A NaN compares as the greatest value: it must lose, or it would fill the beams for good.
-    values.nan_to_num_(nan=-inf, posinf=-inf, neginf=-inf)
-    values[:, :, [PAD, BEGIN]] = -inf
-    open_end = values[:, :, END].clone()
-    values.masked_fill_(full[:, None, None], -inf)
-    values[:, :, END] = open_end
-    return values
+def _best(
+    scores: Tensor, log_probabilities: Tensor, full: Tensor, count: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Give the `count` best continuations of each sentence.
+
+    Args:
+        scores: Of the beams (n, K).
+        log_probabilities: Of the next token (n * K, V).
+        full: Sentences that may only be ended (n,).
+        count: How many, fewer where there are no more tokens.
+
+    Returns:
+        Their values, best first, beams and tokens (n, count). A value is -inf where a beam may not
+        be continued in this way.
+    """
+    sentences, width = scores.shape
+    size = log_probabilities.shape[1]
+    # Two more than asked for, as padding and the begin symbol are never chosen.
+    values, tokens = _row_best(log_probabilities, min(count + 2, size))
+    rank = torch.arange(values.shape[1], device=values.device)
+    only_end = full.repeat_interleave(width).unsqueeze(1)
+    ends = log_probabilities[:, END].unsqueeze(1)
+    values = torch.where(only_end, torch.where(rank == 0, ends, -inf), values)
+    tokens = tokens.masked_fill(only_end & (rank == 0), END)
+    values = values.masked_fill((tokens == PAD) | (tokens == BEGIN), -inf)
+    values = (scores.view(-1, 1) + values.float()).nan_to_num_(nan=-inf, posinf=-inf, neginf=-inf)
+    beams = torch.arange(width, device=values.device).repeat(sentences).unsqueeze(1)
+    # In the order of places, so that the stable sort gives equal values to the earlier beam and
+    # then to the lower token.
+    places = (beams * size + tokens).view(sentences, -1).sort(dim=1)
+    top = values.view(sentences, -1).gather(1, places.indices).sort(1, descending=True, stable=True)
+    chosen = places.values.gather(1, top.indices)[:, :count]
+    return top.values[:, :count], chosen // size, chosen % size
 
 
-def _best(values: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Give the `count` best of (n, K, V), best first: their values, beams and tokens."""
-    flat = values.flatten(1)
-    top, places = flat.topk(min(count + 1, flat.shape[1]), dim=1)
-    if top.shape[1] > count:
-        # topk takes any of several equal values: where they straddle the border, sort instead.
-        border = (top[:, count - 1] == top[:, count]) & (top[:, count] > -inf)
-        tied = border.nonzero()[:, 0]
-        if len(tied):
-            ranked = flat[tied].sort(dim=1, descending=True, stable=True).indices
-            places[tied] = ranked[:, : count + 1]
-    places = places[:, :count].sort(dim=1).values
-    top, order = flat.gather(1, places).sort(dim=1, descending=True, stable=True)
-    places = places.gather(1, order)
-    return top, places // values.shape[2], places % values.shape[2]
+def _row_best(log_probabilities: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` best tokens of each row (rows, V), of equals the lower ones: values, tokens."""
+    values, tokens = log_probabilities.topk(min(count + 1, log_probabilities.shape[1]), dim=1)
+    # topk takes NaN for the greatest value and any of several equal ones: where that shows, sort.
+    odd = values[:, 0].isnan()
+    if values.shape[1] > count:
+        odd |= (values[:, count - 1] == values[:, count]) & (values[:, count] > -inf)
+    rows = odd.nonzero()[:, 0]
+    if len(rows):
+        clean = log_probabilities[rows].nan_to_num(nan=-inf, posinf=-inf, neginf=-inf)
+        ranked = clean.sort(dim=1, descending=True, stable=True)
+        width = values.shape[1]
+        values[rows], tokens[rows] = ranked.values[:, :width], ranked.indices[:, :width]
+    return values[:, :count], tokens[:, :count]
 
 
 def _finish(
