@@ -184,7 +184,9 @@ class SelfAttention(nn.Module):
 
     def _folded(self, projected: Tensor) -> Tensor:
         """Heads become rows of the batch: (B, S, heads * n) to (B * heads, S, n)."""
-        return projected.unflatten(-1, (self.heads, -1)).transpose(1, 2).flatten(0, 1)
+        batch, length, width = projected.shape
+        parts = projected.view(batch, length, self.heads, width // self.heads)
+        return parts.transpose(1, 2).flatten(0, 1)
 
     def _allowed(
         self, mask: Tensor | None, batch: int, length: int, device: torch.device
