@@ -100,7 +100,9 @@ class ParallelEncoder(Encoder):
             )
         # Before the projection, whose gradient would else see what stands in padding.
         states = self.input(inputs.masked_fill(~valid, 0.0)).masked_fill(~valid, 0.0)
-        states = self.transform(states, lengths, valid)
+        # Convolutions refuse a batch without a single position.
+        if states.numel():
+            states = self.transform(states, lengths, valid)
         states = states.to(embedded.dtype).masked_fill(~valid, 0.0)
         average = states.sum(1) / lengths.clamp(min=1).unsqueeze(-1)
         final = average.unsqueeze(1).expand(-1, self.layer_count, -1)

@@ -33,8 +33,6 @@ class MeanEncoder(ParallelEncoder):
     @override
     def transform(self, states: Tensor, lengths: Tensor, valid: Tensor) -> Tensor:
         """See `ParallelEncoder.transform`."""
-        if not states.numel():
-            return states
         share = self._averaged(valid.to(states.dtype))
         return self._averaged(states) / share.masked_fill(~valid, 1.0)
 
