@@ -92,6 +92,7 @@ def test_overrides_are_toml_or_else_plain_text(load):
         ('data.train={ source = "a" }', "data.train: expected { source = "),
         ('data.train={ source = "a", file = "b" }', "data.train: expected { source = "),
         ("model.hidden_size=15", "must be even, not 15."),
+        ("model.encoder=convolution", "Did you mean 'convolutional'?"),
         ("training.learning_rate=inf", "training.learning_rate = inf: input should be a finite"),
         ("training.max_minutes=nan", "training.max_minutes = nan: input should be "),
         ("seed=-1", "seed = -1: input should be greater than or equal to 0."),
@@ -100,6 +101,27 @@ def test_overrides_are_toml_or_else_plain_text(load):
 )
 def test_a_mistake_is_named_with_its_path(complaint, override, expected):
     assert expected in complaint(override)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (["encoder=mean", "reverse_source=true"], "reads all words at once, so there is nothing t"),
+        (["encoder=convolutional", "reverse_source=true"], "set reverse_source = false, or enc"),
+        (["encoder=mean", "positions=relative"], 'to add to: set positions = "sinusoidal".'),
+        (["encoder=self-attention", "heads=7"], "hidden_size = 512 cannot be split over heads = 7"),
+        (["encoder=convolutional", "kernel_width=4"], "has no middle position: choose an odd"),
+        (["encoder=mean", "encoder_layers=2"], "has no layers to stack: set encoder_layers = 1"),
+    ],
+)
+def test_an_encoder_that_does_not_fit_says_how_to_mend_it(complaint, overrides, expected):
+    assert expected in complaint(*(f"model.{override}" for override in overrides))
+
+
+def test_what_only_other_encoders_need_is_not_asked_of_this_one(load):
+    load(MINIMUM, "model.encoder=mean", "model.hidden_size=15", "model.heads=7")
+    load(MINIMUM, "model.kernel_width=4", "model.heads=7")
+    load(MINIMUM, "model.encoder=self-attention", "model.positions=relative", "model.heads=4")
 
 
 def test_tying_all_needs_a_shared_vocabulary(complaint, load):

@@ -17,14 +17,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from luong.attention import Attention, attend
+    from luong.attention import Attention, LearnedQueryAttention, SelfAttention, attend
     from luong.errors import UserError
     from luong.search import Translation, Translator
 
-__all__ = ["Attention", "Translation", "Translator", "UserError", "attend", "load"]
+__all__ = [
+    "Attention",
+    "LearnedQueryAttention",
+    "SelfAttention",
+    "Translation",
+    "Translator",
+    "UserError",
+    "attend",
+    "load",
+]
 
 _HOMES = {
     "Attention": "luong.attention",
+    "LearnedQueryAttention": "luong.attention",
+    "SelfAttention": "luong.attention",
     "attend": "luong.attention",
     "Translation": "luong.search",
     "Translator": "luong.search",

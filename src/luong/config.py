@@ -12,6 +12,7 @@ from luong.errors import UserError, nearest
 
 ScoreName = Literal["dot", "scaled-dot", "general", "concat", "additive", "location", "none"]
 WindowName = Literal["global", "local-m", "local-p"]
+EncoderName = Literal["recurrent", "convolutional", "mean", "self-attention"]
 CellName = Literal["lstm", "gru"]
 ScheduleName = Literal["constant", "inverse-square-root", "linear", "halving", "plateau"]
 
@@ -89,14 +90,25 @@ class AttentionConfig(Section):
 class ModelConfig(Section):
     """The encoder-decoder."""
 
+    encoder: EncoderName = "recurrent"
     cell: CellName = "lstm"
+    """Of the decoder, and of the recurrent encoder."""
     embedding_size: int = Field(256, ge=1)
     hidden_size: int = Field(512, ge=1)
     encoder_layers: int = Field(1, ge=1)
     decoder_layers: int = Field(1, ge=1)
     bidirectional: bool = True
+    """Of the recurrent encoder."""
     reverse_source: bool = False
-    """The encoder reads right to left; the memory stays in source order."""
+    """The recurrent encoder reads right to left; the memory stays in source order."""
+    kernel_width: int = Field(3, ge=1)
+    """Positions that the convolutional and the mean encoder see around each one; odd."""
+    heads: int = Field(8, ge=1)
+    """Of the self-attention encoder."""
+    feed_forward_size: int | None = Field(None, ge=1)
+    """Inner size of the self-attention encoder; 4 * hidden_size by default."""
+    positions: Literal["sinusoidal", "relative", "none"] = "sinusoidal"
+    """How an encoder that is not recurrent knows where words stand; `relative`: self-attention."""
     dropout: float = Field(0.3, ge=0.0, lt=1.0)
     """On embeddings, between layers and on the attentional state, unless set apart below."""
     input_dropout: float | None = Field(None, ge=0.0, lt=1.0)
@@ -120,10 +132,38 @@ class ModelConfig(Section):
         return self.dropout if self.layer_dropout is None else self.layer_dropout
 
     @model_validator(mode="after")
-    def _even(self) -> ModelConfig:
-        if self.bidirectional and self.hidden_size % 2:
+    def _encoder_fits(self) -> ModelConfig:
+        size, encoder = self.hidden_size, self.encoder
+        if encoder == "recurrent":
+            if self.bidirectional and size % 2:
+                raise ValueError(
+                    f"hidden_size is split over two directions and must be even, not {size}"
+                )
+            return self
+        if self.reverse_source:
             raise ValueError(
-                f"hidden_size is split over two directions and must be even, not {self.hidden_size}"
+                f'encoder = "{encoder}" reads all words at once, so there is nothing to reverse: '
+                'set reverse_source = false, or encoder = "recurrent"'
+            )
+        if self.positions == "relative" and encoder != "self-attention":
+            raise ValueError(
+                f'encoder = "{encoder}" has no scores for relative positions to add to: set '
+                'positions = "sinusoidal"'
+            )
+        if encoder == "self-attention":
+            if size % self.heads:
+                raise ValueError(
+                    f"hidden_size = {size} cannot be split over heads = {self.heads}: choose a "
+                    "multiple"
+                )
+        elif self.kernel_width % 2 == 0:
+            raise ValueError(
+                f"kernel_width = {self.kernel_width} has no middle position: choose an odd number"
+            )
+        if encoder == "mean" and self.encoder_layers > 1:
+            raise ValueError(
+                'encoder = "mean" has no layers to stack: set encoder_layers = 1, or encoder = '
+                '"convolutional"'
             )
         return self
 

@@ -304,7 +304,8 @@ def _card(folder: ModelFolder) -> str:
 An encoder-decoder with attention, trained by [luong](https://pypi.org/project/luong)
 {version("luong")}.
 
-- {config.model.cell.upper()}, {config.model.encoder_layers} + {config.model.decoder_layers} \
+- {config.model.encoder} encoder, {config.model.cell.upper()} decoder, \
+{config.model.encoder_layers} + {config.model.decoder_layers} \
 layers of {config.model.hidden_size}, {parameters:,} parameters{kind}
 - attention: `{attention.score}` score, `{attention.window}` window, `{attention.placement}` \
 placement, input feeding {"on" if attention.input_feeding else "off"}

@@ -1,22 +1,42 @@
-"""The encoder is torch's packed LSTM or GRU, without the packing."""
+"""What holds for every encoder, and the formulas of those that are not recurrent."""
+
+import math
+from typing import get_args
 
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from luong.models.encoders import RecurrentEncoder
+from luong.attention import sinusoidal_positions
+from luong.config import EncoderName
+from luong.models import Seq2Seq
+from luong.models.encoders import ENCODERS, make_encoder
 
 LENGTHS = torch.tensor([3, 6, 1, 4])
 BATCH, SIZE, EMBEDDING_SIZE = len(LENGTHS), 6, 5
 VALID = torch.arange(SIZE) < LENGTHS.unsqueeze(1)
 EXACT = {"rtol": 0, "atol": 1e-12}
+PARALLEL = [
+    {"encoder": "convolutional", "encoder_layers": 2},
+    {"encoder": "convolutional", "kernel_width": 5, "positions": "none"},
+    {"encoder": "mean"},
+    {"encoder": "mean", "kernel_width": 1},
+    {"encoder": "self-attention", "encoder_layers": 2, "heads": 2},
+    {"encoder": "self-attention", "heads": 3, "positions": "relative"},
+]
+ALL = [{"encoder": "recurrent", "encoder_layers": 2}, *PARALLEL]
 
 
 @pytest.fixture
-def make_encoder(make_config):
+def make(make_config):
+    """In float64, with biases and norms that would show in padding."""
+
     def make(**options):
-        return RecurrentEncoder(make_config(**options)).double()
+        encoder = make_encoder(make_config(**options)).double()
+        with torch.no_grad():
+            for parameter in encoder.parameters():
+                parameter.uniform_(-0.7, 0.7)
+        return encoder
 
     return make
 
@@ -25,179 +45,211 @@ def make_embedded(size=SIZE):
     return torch.randn(BATCH, size, EMBEDDING_SIZE, dtype=torch.float64, requires_grad=True)
 
 
-def torch_encoder(encoder, cell):
-    """Torch's module of all layers and directions, with the same weights."""
-    layers, directions = len(encoder.layers), len(encoder.layers[0])
-    size = encoder.layers[0][0].hidden_size
-    module = {"lstm": nn.LSTM, "gru": nn.GRU}[cell](
-        EMBEDDING_SIZE, size, layers, batch_first=True, bidirectional=directions == 2
-    ).double()
-    weights = {}
-    for number, layer in enumerate(encoder.layers):
-        for direction, recurrent in enumerate(layer):
-            for name, weight in recurrent.named_parameters():
-                suffix = "_reverse" if direction else ""
-                weights[name.replace("_l0", f"_l{number}{suffix}")] = weight
-    module.load_state_dict({name: weight.detach() for name, weight in weights.items()})
-    return module, weights
+def input_states(encoder, row):
+    """W (sqrt(e) x + PE) + b of the embeddings of one source."""
+    waves = sinusoidal_positions(len(row), EMBEDDING_SIZE, dtype=torch.float64)
+    inputs = math.sqrt(EMBEDDING_SIZE) * row + waves
+    return inputs @ encoder.input.weight.T + encoder.input.bias
 
 
-def packed_encoding(module, embedded, lengths):
-    """States, and final states (B, L, H) with the directions side by side."""
-    packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
-    outputs, final = module(packed)
-    final = final[0] if isinstance(final, tuple) else final
-    states, _ = pad_packed_sequence(outputs, batch_first=True, total_length=embedded.shape[1])
-    return states, final.view(module.num_layers, -1, *final.shape[1:]).permute(2, 0, 1, 3).flatten(
-        2
+def test_settings_name_every_encoder():
+    assert get_args(EncoderName) == tuple(ENCODERS)
+
+
+class TestAll:
+    @pytest.mark.parametrize("options", ALL, ids=str)
+    def test_shapes(self, make, options):
+        encoded = make(**options)(make_embedded(), LENGTHS)
+        assert encoded.states.shape == (BATCH, SIZE, 6)
+        assert encoded.final.shape == (BATCH, options.get("encoder_layers", 1), 6)
+
+    @pytest.mark.parametrize("options", ALL, ids=str)
+    def test_padding_changes_nothing(self, make, options):
+        encoder = make(**options)
+        embedded = make_embedded()
+        encoded = encoder(embedded, LENGTHS)
+        for row, length in enumerate(LENGTHS.tolist()):
+            alone = encoder(embedded[row : row + 1, :length], LENGTHS[row : row + 1])
+            torch.testing.assert_close(alone.states[0], encoded.states[row, :length], **EXACT)
+            torch.testing.assert_close(alone.final[0], encoded.final[row], **EXACT)
+
+    @pytest.mark.parametrize("options", ALL, ids=str)
+    def test_sources_without_a_word(self, make, options):
+        encoder = make(**options)
+        embedded = make_embedded()
+        encoded = encoder(embedded, torch.tensor([0, 6, 0, 4]))
+        assert encoded.states.isfinite().all()
+        assert encoded.final.isfinite().all()
+        (encoded.states.sum() + encoded.final.sum()).backward()
+        assert embedded.grad.isfinite().all()
+
+    @pytest.mark.parametrize("options", PARALLEL, ids=str)
+    def test_a_batch_without_a_position(self, make, options):
+        embedded = make_embedded(0)
+        encoded = make(**options)(embedded, torch.zeros(BATCH, dtype=torch.long))
+        assert encoded.states.shape == (BATCH, 0, 6)
+        assert not encoded.final.any()
+
+    @pytest.mark.parametrize("options", ALL, ids=str)
+    def test_dropout_is_for_training(self, make, options):
+        encoder = make(state_dropout=0.5, layer_dropout=0.5, **options)
+        embedded = make_embedded()
+        one, other = encoder(embedded, LENGTHS), encoder(embedded, LENGTHS)
+        assert not torch.equal(one.states, other.states)
+        encoder.eval()
+        assert torch.equal(encoder(embedded, LENGTHS).states, encoder(embedded, LENGTHS).states)
+
+    @pytest.mark.parametrize("options", ALL, ids=str)
+    def test_state_dropout_takes_the_same_units_at_every_position(self, make, options):
+        encoder = make(state_dropout=0.5, **options)
+        embedded = make_embedded()
+        full = encoder.eval()(embedded, LENGTHS).states
+        kept = encoder.train()(embedded, LENGTHS).states / full
+        for row, length in enumerate(LENGTHS.tolist()):
+            units = kept[row, :length]
+            torch.testing.assert_close(units, units[:1].expand_as(units))
+            assert set(units.round(decimals=6).flatten().tolist()) <= {0.0, 2.0}
+
+
+class TestParallel:
+    @pytest.mark.parametrize("options", PARALLEL, ids=str)
+    def test_nan_in_padding_poisons_nothing(self, make, options):
+        encoder, results = make(**options), []
+        clean = make_embedded().detach()
+        for junk in (0.0, 1e30, torch.nan):
+            embedded = torch.where(VALID.unsqueeze(-1), clean, junk).requires_grad_()
+            encoder.zero_grad()
+            encoded = encoder(embedded, LENGTHS)
+            (encoded.states.square().sum() + encoded.final.square().sum()).backward()
+            gradients = [parameter.grad.clone() for parameter in encoder.parameters()]
+            results.append([*encoded, embedded.grad, *gradients])
+            assert not embedded.grad[~VALID].any()
+        for other in results[1:]:
+            torch.testing.assert_close(other, results[0], rtol=0, atol=0)
+
+    @pytest.mark.parametrize("options", PARALLEL, ids=str)
+    def test_the_decoder_starts_from_the_average_state(self, make, options):
+        encoded = make(**options)(make_embedded(), LENGTHS)
+        for row, length in enumerate(LENGTHS.tolist()):
+            average = encoded.states[row, :length].mean(0)
+            for final in encoded.final[row]:
+                torch.testing.assert_close(final, average, **EXACT)
+
+    @pytest.mark.parametrize("options", PARALLEL, ids=str)
+    def test_gradients(self, make, options):
+        encoder = make(hidden_size=6, **options)
+        lengths = torch.tensor([3, 1])
+        embedded = torch.randn(2, 3, EMBEDDING_SIZE, dtype=torch.float64, requires_grad=True)
+        leaves = (embedded, *encoder.parameters())
+        assert torch.autograd.gradcheck(
+            lambda embedded, *_: tuple(encoder(embedded, lengths)), leaves, fast_mode=True
+        )
+
+    @pytest.mark.parametrize(
+        ("options", "seen"),
+        [
+            ({"encoder": "convolutional", "encoder_layers": 2}, [1, 2, 3, 4, 5]),
+            ({"encoder": "convolutional", "kernel_width": 5}, [1, 2, 3, 4, 5]),
+            ({"encoder": "mean"}, [2, 3, 4]),
+            ({"encoder": "self-attention", "heads": 2}, [0, 1, 2, 3, 4, 5, 6]),
+        ],
+        ids=str,
     )
+    def test_how_far_a_state_sees(self, make, options, seen):
+        embedded = torch.randn(1, 7, EMBEDDING_SIZE, dtype=torch.float64, requires_grad=True)
+        make(**options)(embedded, torch.tensor([7])).states[0, 3].square().sum().backward()
+        assert embedded.grad[0].abs().sum(-1).nonzero().flatten().tolist() == seen
+
+    def test_positions_tell_a_sentence_from_its_shuffle(self, make):
+        order = torch.tensor([2, 0, 1, 5, 3, 4])
+        full = torch.full((BATCH,), SIZE)
+        for name in ("mean", "self-attention"):
+            for positions in ("sinusoidal", "none"):
+                encoder = make(encoder=name, heads=2, positions=positions, kernel_width=1)
+                embedded = make_embedded()
+                one, other = encoder(embedded, full), encoder(embedded[:, order], full)
+                same = torch.allclose(one.states[:, order], other.states, rtol=0, atol=1e-9)
+                assert same == (positions == "none")
+
+    def test_layers_start_as_they_should_in_a_model(self, make_config):
+        """U(-0.1, 0.1) would halve the norms' scale and blow up or starve the layers."""
+        config = make_config(encoder="self-attention", heads=2, hidden_size=64)
+        layer = Seq2Seq(config, 11, 11).encoder.layers[0]
+        assert layer.norm.weight.eq(1).all()
+        assert not layer.attention.output.bias.any()
+        bound = math.sqrt(6 / (64 + 256))
+        assert bound * 0.99 < layer.widen.weight.abs().max() <= bound
+        config = make_config(encoder="convolutional", hidden_size=64, layer_dropout=0.5)
+        model = Seq2Seq(config, 11, 11)
+        deviation = model.encoder.layers[0].weight.std().item()
+        assert deviation == pytest.approx(math.sqrt(4 * 0.5 / (3 * 64)), rel=0.03)
+        for part in (model.source_embedding, model.decoder, model.output):
+            assert all(parameter.abs().max() <= 0.1 for parameter in part.parameters())
 
 
-def reversed_rows(states, lengths):
-    """Each row reversed within its own length, padding left where it is."""
-    rows = [
-        torch.cat([row[:length].flip(0), row[length:]])
-        for row, length in zip(states, lengths.tolist(), strict=True)
-    ]
-    return torch.stack(rows)
+class TestFormulas:
+    def test_convolutional(self, make):
+        """x' = sqrt(1/2) (x + A sigmoid(B)) over windows of zeros and states, by a loop."""
+        encoder = make(encoder="convolutional", encoder_layers=2)
+        embedded = make_embedded()
+        found = encoder(embedded, LENGTHS).states
+        for row, length in enumerate(LENGTHS.tolist()):
+            states = input_states(encoder, embedded[row, :length])
+            for layer in encoder.layers:
+                zeros = states.new_zeros(1, 6)
+                padded = torch.cat([zeros, states, zeros])
+                rows = []
+                for s in range(length):
+                    window = padded[s : s + 3]
+                    both = torch.einsum("oik,ki->o", layer.weight, window) + layer.bias
+                    gated = both[:6] / (1 + torch.exp(-both[6:]))
+                    rows.append((states[s] + gated) / math.sqrt(2))
+                states = torch.stack(rows)
+            torch.testing.assert_close(found[row, :length], states, **EXACT)
 
+    def test_mean(self, make):
+        encoder = make(encoder="mean", kernel_width=3)
+        embedded = make_embedded()
+        found = encoder(embedded, LENGTHS).states
+        for row, length in enumerate(LENGTHS.tolist()):
+            states = input_states(encoder, embedded[row, :length])
+            for s in range(length):
+                expected = states[max(0, s - 1) : s + 2].mean(0)
+                torch.testing.assert_close(found[row, s], expected, **EXACT)
 
-@pytest.mark.parametrize("reverse_source", [False, True])
-@pytest.mark.parametrize("bidirectional", [True, False])
-@pytest.mark.parametrize("layers", [1, 2, 3])
-@pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_equals_packed_torch(make_encoder, cell, layers, bidirectional, reverse_source):
-    encoder = make_encoder(
-        cell=cell,
-        encoder_layers=layers,
-        bidirectional=bidirectional,
-        reverse_source=reverse_source,
-    )
-    module, weights = torch_encoder(encoder, cell)
-    embedded = make_embedded()
-    read = reversed_rows(embedded, LENGTHS) if reverse_source else embedded
-    states, final = packed_encoding(module, read, LENGTHS)
-    if reverse_source:
-        states = reversed_rows(states, LENGTHS)
-    weighing = torch.randn(states.shape, dtype=torch.float64) * VALID.unsqueeze(-1)
-    wanted = torch.autograd.grad(
-        (states * weighing).sum() + final.square().sum(), (embedded, *module.parameters())
-    )
-
-    encoded = encoder(embedded, LENGTHS)
-    ((encoded.states * weighing).sum() + encoded.final.square().sum()).backward()
-
-    torch.testing.assert_close(encoded.states[VALID], states[VALID], **EXACT)
-    torch.testing.assert_close(encoded.final, final, **EXACT)
-    torch.testing.assert_close(embedded.grad, wanted[0], **EXACT)
-    for (name, _), gradient in zip(module.named_parameters(), wanted[1:], strict=True):
-        torch.testing.assert_close(weights[name].grad, gradient, **EXACT)
-
-
-@pytest.mark.parametrize("options", [{}, {"reverse_source": True}, {"bidirectional": False}])
-def test_what_stands_in_padding_changes_nothing(make_encoder, options):
-    encoder = make_encoder(encoder_layers=2, **options)
-    embedded = make_embedded().detach()
-    garbage = torch.where(VALID.unsqueeze(-1), embedded, 1e3 * torch.randn_like(embedded))
-    clean, dirty = encoder(embedded, LENGTHS), encoder(garbage, LENGTHS)
-    assert torch.equal(clean.states[VALID], dirty.states[VALID])
-    assert torch.equal(clean.final, dirty.final)
-
-
-@pytest.mark.parametrize("options", [{}, {"reverse_source": True}, {"bidirectional": False}])
-def test_a_batch_of_one_equals_a_batch_of_many(make_encoder, options):
-    encoder = make_encoder(cell="gru", encoder_layers=2, **options)
-    embedded = make_embedded()
-    encoded = encoder(embedded, LENGTHS)
-    for row, length in enumerate(LENGTHS.tolist()):
-        alone = encoder(embedded[row : row + 1, :length], LENGTHS[row : row + 1])
-        torch.testing.assert_close(alone.states[0], encoded.states[row, :length], **EXACT)
-        torch.testing.assert_close(alone.final[0], encoded.final[row], **EXACT)
-
-
-@pytest.mark.parametrize("reverse_source", [False, True])
-def test_empty_sources_are_finite_and_leave_others_alone(make_encoder, reverse_source):
-    encoder = make_encoder(encoder_layers=2, reverse_source=reverse_source)
-    embedded = make_embedded()
-    encoded = encoder(embedded, torch.tensor([0, 6, 0, 4]))
-    assert encoded.states.isfinite().all()
-    assert encoded.final.isfinite().all()
-    (encoded.states[1].sum() + encoded.final.sum()).backward()
-    assert embedded.grad.isfinite().all()
-    kept = torch.tensor([1, 3])
-    others = encoder(embedded[kept], torch.tensor([6, 4]))
-    torch.testing.assert_close(others.final, encoded.final[kept], **EXACT)
-
-
-def test_final_states_of_short_sources_are_read_at_their_end(make_encoder):
-    """Read at the end of the padded row they would be those of padding, or zero."""
-    encoder = make_encoder(bidirectional=False)
-    encoded = encoder(make_embedded(), LENGTHS)
-    for row, length in enumerate(LENGTHS.tolist()):
-        assert torch.equal(encoded.final[row, 0], encoded.states[row, length - 1])
-
-
-def test_each_direction_ends_at_its_own_side(make_encoder):
-    encoder = make_encoder()
-    encoded = encoder(make_embedded(), LENGTHS)
-    for row, length in enumerate(LENGTHS.tolist()):
-        forward, backward = encoded.final[row, 0].chunk(2)
-        assert torch.equal(forward, encoded.states[row, length - 1, :3])
-        assert torch.equal(backward, encoded.states[row, 0, 3:])
-
-
-def test_one_direction_takes_an_odd_size(make_encoder, make_config):
-    encoded = make_encoder(hidden_size=7, bidirectional=False)(make_embedded(), LENGTHS)
-    assert encoded.states.shape == (BATCH, SIZE, 7)
-    assert encoded.final.shape == (BATCH, 1, 7)
-    with pytest.raises(ValueError, match="must be even, not 7"):
-        make_config(hidden_size=7)
-
-
-def test_reading_backwards_is_not_reading_forwards(make_encoder):
-    """In one direction the first source position has then seen the whole source."""
-    encoder = make_encoder(bidirectional=False, reverse_source=True)
-    embedded = make_embedded()
-    encoder(embedded, LENGTHS).states[1, 0].sum().backward()
-    assert (embedded.grad[1].abs().sum(-1) > 0).all()
-    embedded.grad = None
-    encoder(embedded, LENGTHS).states[1, 5].sum().backward()
-    assert embedded.grad[1].abs().sum(-1).nonzero().flatten().tolist() == [5]
-
-
-def test_layer_dropout_stands_between_layers_only(make_encoder):
-    embedded = make_embedded()
-    one = make_encoder(layer_dropout=0.5).train()
-    assert torch.equal(one(embedded, LENGTHS).states, one(embedded, LENGTHS).states)
-    two = make_encoder(layer_dropout=0.5, encoder_layers=2).train()
-    first, second = two(embedded, LENGTHS), two(embedded, LENGTHS)
-    assert not torch.equal(first.states, second.states)
-    assert torch.equal(first.final[:, 0], second.final[:, 0])
-    two.eval()
-    assert torch.equal(two(embedded, LENGTHS).states, two(embedded, LENGTHS).states)
-
-
-def test_state_dropout_takes_the_same_units_at_every_position(make_encoder):
-    encoder = make_encoder(state_dropout=0.5)
-    embedded = make_embedded()
-    full = encoder.eval()(embedded, LENGTHS)
-    dropped = encoder.train()(embedded, LENGTHS)
-    kept = dropped.states / full.states
-    torch.testing.assert_close(kept, kept[:, :1].expand_as(kept))
-    assert set(kept.round(decimals=6).flatten().tolist()) == {0.0, 2.0}
-    assert not torch.equal(kept[0], kept[1])
-
-
-@pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_gradcheck(make_encoder, cell):
-    encoder = make_encoder(cell=cell, hidden_size=2, encoder_layers=2, reverse_source=True)
-    lengths = torch.tensor([3, 1])
-    embedded = torch.randn(2, 3, EMBEDDING_SIZE, dtype=torch.float64, requires_grad=True)
-    valid = torch.arange(3) < lengths.unsqueeze(1)
-
-    def encode(embedded, *_):
-        encoded = encoder(embedded, lengths)
-        return encoded.states[valid], encoded.final
-
-    leaves = (embedded, *encoder.parameters())
-    assert torch.autograd.gradcheck(encode, leaves, fast_mode=True)
+    @pytest.mark.parametrize("inner", [None, 7])
+    def test_self_attention_is_torchs_transformer_encoder(self, make, inner):
+        encoder = make(
+            encoder="self-attention", encoder_layers=2, heads=3, feed_forward_size=inner
+        ).eval()
+        layer = nn.TransformerEncoderLayer(
+            6, 3, inner or 24, dropout=0.0, batch_first=True, norm_first=True
+        )
+        theirs = nn.TransformerEncoder(layer, 2, nn.LayerNorm(6), enable_nested_tensor=False)
+        weights = {f"norm.{name}": value for name, value in encoder.norm.state_dict().items()}
+        for number, mine in enumerate(encoder.layers):
+            parts = (mine.attention.query, mine.attention.key, mine.attention.value)
+            own = {
+                "self_attn.in_proj_weight": torch.cat([part.weight for part in parts]),
+                "self_attn.in_proj_bias": torch.cat([part.bias for part in parts]),
+            }
+            names = {
+                "self_attn.out_proj": mine.attention.output,
+                "linear1": mine.widen,
+                "linear2": mine.narrow,
+                "norm1": mine.attention_norm,
+                "norm2": mine.norm,
+            }
+            for name, part in names.items():
+                own |= {f"{name}.weight": part.weight, f"{name}.bias": part.bias}
+            weights |= {f"layers.{number}.{name}": value for name, value in own.items()}
+        theirs = theirs.double()
+        theirs.load_state_dict({name: value.detach() for name, value in weights.items()})
+        embedded = make_embedded()
+        inputs = torch.stack([input_states(encoder, row) for row in embedded])
+        expected = theirs(inputs, src_key_padding_mask=~VALID)
+        found = encoder(embedded, LENGTHS).states
+        torch.testing.assert_close(found[VALID], expected[VALID], **EXACT)
+        wanted = torch.autograd.grad(expected[VALID].square().sum(), embedded)
+        mine = torch.autograd.grad(found[VALID].square().sum(), embedded)
+        torch.testing.assert_close(mine, wanted, **EXACT)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from luong.attention import SCORES, WINDOWS
+from luong.models.encoders import ENCODERS
 
 COMBINATIONS = list(
     itertools.product(SCORES, WINDOWS, ("luong", "bahdanau"), (True, False), ("lstm", "gru"))
@@ -25,6 +26,17 @@ def test_unroll_equals_steps(make_model, pairs, score, window, placement, feedin
         placement=placement,
         input_feeding=feeding,
     )
+    assert_unroll_equals_steps(model, pairs)
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_behind_every_encoder(make_model, pairs, encoder, window):
+    options = {"encoder": encoder, "heads": 2, "decoder_layers": 2, "window": window}
+    assert_unroll_equals_steps(make_model(**options), pairs)
+
+
+def assert_unroll_equals_steps(model, pairs):
     states, weights = model(*pairs, need_weights=True)
     bare, none = model(*pairs)
     assert none is None

@@ -31,16 +31,9 @@ def prepare(
     values = keys if values is None else values
     _check_source(score, keys, values)
     batch, source_length, _ = keys.shape
-    allowed = keys.new_ones(batch, source_length, dtype=torch.bool)
-    if mask is not None:
-        if mask.shape != (batch, source_length):
-            raise ValueError(
-                f"mask has shape {tuple(mask.shape)}; expected (B, S) = {(batch, source_length)}."
-            )
-        allowed = allowed & masks.checked(mask, "mask")
+    allowed = masks.combined(lengths, mask, batch, source_length, keys.device)
     if lengths is not None:
-        lengths = _checked_lengths(lengths, batch, source_length).to(keys.device)
-        allowed = allowed & masks.from_lengths(lengths, source_length)
+        lengths = lengths.to(keys.device)
     elif mask is not None:
         lengths = masks.last_allowed(mask)
     else:
@@ -84,10 +77,10 @@ def attend_memory(
     full = (batch, steps, source_length)
     allowed = memory.mask.unsqueeze(1)
     if mask is not None:
-        _check_broadcasts(mask, "mask", full)
+        masks.check_broadcasts(mask, "mask", full)
         allowed = allowed & masks.checked(mask, "mask")
     if bias is not None:
-        _check_broadcasts(bias, "bias", full)
+        masks.check_broadcasts(bias, "bias", full)
         if not bias.is_floating_point():
             raise TypeError(f"bias has dtype {bias.dtype}; expected floats. Use mask= for bools.")
         # Else a row of -inf alone would be NaN.
@@ -226,15 +219,6 @@ def _check_query(query: Tensor, memory: Memory, score: Score) -> None:
         )
 
 
-def _check_broadcasts(tensor: Tensor, name: str, full: tuple[int, int, int]) -> None:
-    trailing = zip(reversed(tensor.shape), reversed(full), strict=False)
-    if tensor.dim() > 3 or any(size not in (1, wanted) for size, wanted in trailing):
-        raise ValueError(
-            f"{name} has shape {tuple(tensor.shape)}; expected one that broadcasts to "
-            f"(B, T, S) = {full}."
-        )
-
-
 def _check_positions(positions: Tensor, batch: int, steps: int) -> None:
     if positions.is_floating_point() or positions.dtype == torch.bool:
         raise TypeError(f"positions have dtype {positions.dtype}; expected integers (B, T).")
@@ -242,19 +226,6 @@ def _check_positions(positions: Tensor, batch: int, steps: int) -> None:
         raise ValueError(
             f"positions have shape {tuple(positions.shape)}; expected (B, T) = {(batch, steps)}."
         )
-
-
-def _checked_lengths(lengths: Tensor, batch: int, source_length: int) -> Tensor:
-    if lengths.dtype.is_floating_point or lengths.dtype == torch.bool:
-        raise TypeError(f"lengths have dtype {lengths.dtype}; expected integers (B,).")
-    if lengths.shape != (batch,):
-        raise ValueError(f"lengths have shape {tuple(lengths.shape)}; expected (B,) = ({batch},).")
-    # On other devices the look would wait for the device, and a tracer cannot look at all.
-    if batch and lengths.device.type == "cpu" and not torch.compiler.is_compiling():
-        low, high = int(lengths.min()), int(lengths.max())
-        if low < 0 or high > source_length:
-            raise ValueError(f"lengths run from {low} to {high}; expected 0 to {source_length}.")
-    return lengths
 
 
 def _warn_max_length(max_length: int, source_length: int) -> None:

@@ -12,7 +12,7 @@ from luong.attention import Memory
 from luong.config import ModelConfig
 from luong.models.decoder import Decoder, DecoderState
 from luong.models.dropout import dropout
-from luong.models.encoders import RecurrentEncoder
+from luong.models.encoders import make_encoder
 from luong.models.output import OutputLayer
 
 
@@ -29,7 +29,7 @@ class StepOutput(NamedTuple):
 
 
 class Seq2Seq(nn.Module):
-    """A recurrent encoder-decoder with attention (Luong 2015; Bahdanau 2015).
+    """A recurrent decoder that attends to any encoder (Luong 2015; Bahdanau 2015).
 
     Sources end with an end symbol, which may be attended.
 
@@ -64,7 +64,7 @@ class Seq2Seq(nn.Module):
             self.source_embedding = self.target_embedding
         else:
             self.source_embedding = nn.Embedding(source_vocabulary_size, size)
-        self.encoder = RecurrentEncoder(config)
+        self.encoder = make_encoder(config)
         self.decoder = Decoder(config)
         tied = None if config.tie_embeddings == "none" else self.target_embedding
         self.output = OutputLayer(config.hidden_size, target_vocabulary_size, tied)
@@ -72,9 +72,14 @@ class Seq2Seq(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all parameters from U(-0.1, 0.1), as in Luong 2015, section 4.1."""
+        """Draw parameters from U(-0.1, 0.1), as in Luong 2015, section 4.1.
+
+        Those of an encoder that starts in a way of its own stay as they are.
+        """
+        apart = set() if self.encoder.uniform else set(self.encoder.parameters())
         for parameter in self.parameters():
-            nn.init.uniform_(parameter, -0.1, 0.1)
+            if parameter not in apart:
+                nn.init.uniform_(parameter, -0.1, 0.1)
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, DecoderState]:
         """Read sources.

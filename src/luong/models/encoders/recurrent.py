@@ -1,30 +1,20 @@
-"""Encoders: from embedded source tokens to the states that a decoder attends to."""
+"""The recurrent encoder: LSTM or GRU layers, in one direction or both."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import override
 
 from luong.attention import masks
 from luong.config import ModelConfig
 from luong.models.dropout import dropout
+from luong.models.encoders.encoder import Encoded, Encoder
 
 
-class Encoded(NamedTuple):
-    """A batch of encoded sources.
-
-    Attributes:
-        states: (B, S, H), in source order; positions beyond a source's length hold anything.
-        final: The state after the last token read, of each layer (B, L, H).
-    """
-
-    states: Tensor
-    final: Tensor
-
-
-class RecurrentEncoder(nn.Module):
+class RecurrentEncoder(Encoder):
     """LSTM or GRU layers over the source, in one direction or both.
 
     Padding changes nothing: the backward direction reads each row reversed within its own length,
@@ -40,14 +30,14 @@ class RecurrentEncoder(nn.Module):
         torch.Size([2, 5, 6])
     """
 
+    uniform = True
+
     def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
+        super().__init__(config)
         directions = 2 if config.bidirectional else 1
         size = config.hidden_size // directions
         module = nn.LSTM if config.cell == "lstm" else nn.GRU
         self.reverse_source = config.reverse_source
-        self.layer_dropout = config.dropout_of_layers
-        self.state_dropout = config.state_dropout
         self.layers = nn.ModuleList(
             nn.ModuleList(
                 module(
@@ -60,13 +50,9 @@ class RecurrentEncoder(nn.Module):
             for layer in range(config.encoder_layers)
         )
 
+    @override
     def forward(self, embedded: Tensor, lengths: Tensor) -> Encoded:
-        """Encode.
-
-        Args:
-            embedded: (B, S, e).
-            lengths: Integers (B,), 0 allowed.
-        """
+        """See `Encoder.forward`."""
         reversal = _reversal(lengths, embedded.shape[1])
         last = (lengths - 1).clamp(min=0).view(-1, 1, 1)
         states = _permuted(embedded, reversal) if self.reverse_source else embedded
@@ -84,11 +70,8 @@ class RecurrentEncoder(nn.Module):
         if self.reverse_source:
             states = _permuted(states, reversal)
         states = states.to(embedded.dtype)
-        # The same units at every position (Gal and Ghahramani 2016).
-        units = states.new_ones(len(states), 1, states.shape[-1])
-        kept = dropout(units, self.state_dropout, self.training)
         final = torch.cat(finals, -1).view(len(states), len(self.layers), -1)
-        return Encoded(states * kept, final.to(embedded.dtype))
+        return Encoded(self._with_state_dropout(states), final.to(embedded.dtype))
 
 
 def _reversal(lengths: Tensor, size: int) -> Tensor:
