@@ -13,6 +13,7 @@ from luong.attention import masks
 from luong.attention.memory import AttentionOutput, Memory
 from luong.attention.scores import SCORES, Score, make_score
 from luong.attention.windows import Window, make_window
+from luong.kernels.dispatch import plain_torch
 from luong.kernels.reference import biased, masked_softmax
 
 logger = logging.getLogger("luong.attention")
@@ -54,7 +55,7 @@ def prepare(
         values.masked_fill(hidden, 0.0),
         allowed,
         lengths,
-        broken,
+        None if _known_whole(broken) else broken,
     )
 
 
@@ -88,15 +89,15 @@ def attend_memory(
     if positions is None:
         positions = torch.arange(steps, device=query.device).expand(batch, steps)
     _check_positions(positions, batch, steps)
-    broken = memory.broken.unsqueeze(1)
+    broken = None if memory.broken is None else memory.broken.unsqueeze(1)
     located = window.locate(query, positions, memory.lengths)
     if located is None and not dropout and not need_weights:
         context = score.context(query, memory.keys, memory.values, allowed, bias)
-        context = context + _nan_where_seen(broken & allowed, context)
+        context = _broken_where_seen(context, broken, allowed)
         weights = band_start = None
     elif located is None:
         scores = biased(score.scores(query, memory.keys), bias)
-        scores = scores + _nan_where_seen(broken & allowed, scores)
+        scores = _broken_where_seen(scores, broken, allowed)
         weights = masked_softmax(scores, allowed)
         context = kernels.global_context(functional.dropout(weights, dropout), memory.values)
         band_start = None
@@ -110,8 +111,9 @@ def attend_memory(
         if bias is not None:
             scores = scores + _under_band(bias.to(scores.dtype), slots, source_length)
         allowed = _under_band(allowed, slots, source_length) & inside
-        broken = _under_band(broken, slots, source_length)
-        scores = scores + _nan_where_seen(broken & allowed, scores)
+        if broken is not None:
+            broken = _under_band(broken, slots, source_length)
+        scores = _broken_where_seen(scores, broken, allowed)
         weights = masked_softmax(scores, allowed)
         if points is not None:
             sigma = half_width / 2
@@ -184,10 +186,19 @@ def attend(
     )
 
 
-def _nan_where_seen(broken: Tensor, scores: Tensor) -> Tensor:
-    """What makes a row NaN that sees a broken position, and leaves others: (B, T or 1, 1)."""
-    seen = broken.any(-1, keepdim=True)
-    return scores.new_zeros(seen.shape).masked_fill(seen, torch.nan)
+def _known_whole(broken: Tensor) -> bool:
+    """Whether nothing is broken, as far as one may look: a step that need not ask is cheaper."""
+    # On other devices the look would wait for the device, and what traces cannot look at all.
+    plain = type(broken) is Tensor and broken.is_cpu and not torch.compiler.is_compiling()
+    return plain and plain_torch() is None and not bool(broken.any())
+
+
+def _broken_where_seen(rows: Tensor, broken: Tensor | None, allowed: Tensor) -> Tensor:
+    """Rows (B, T, n), NaN where they see a broken position."""
+    if broken is None:
+        return rows
+    seen = (broken & allowed).any(-1, keepdim=True)
+    return rows + rows.new_zeros(seen.shape).masked_fill(seen, torch.nan)
 
 
 def _under_band(full: Tensor, slots: Tensor, source_length: int) -> Tensor:

@@ -17,14 +17,15 @@ class Memory(NamedTuple):
         mask: Bool (B, S), True = may attend.
         lengths: S_b, the length of each source (B,), which windows go by.
         broken: Bool (B, S), True where a key or value that may be attended is not finite. A query
-            that sees such a position gives NaN; one that does not is untouched by it.
+            that sees such a position gives NaN; one that does not is untouched by it. None where
+            there is known to be none.
     """
 
     keys: Any
     values: Tensor
     mask: Tensor
     lengths: Tensor
-    broken: Tensor
+    broken: Tensor | None
 
     def select(self, rows: Tensor) -> Memory:
         """The memory of the given sources, in their order.
@@ -33,8 +34,8 @@ class Memory(NamedTuple):
             rows: Integer indices (n,).
         """
         keys = self.keys[rows] if isinstance(self.keys, Tensor) else self.keys.select(rows)
-        values, mask, lengths, broken = (each[rows] for each in self[1:])
-        return Memory(keys, values, mask, lengths, broken)
+        broken = None if self.broken is None else self.broken[rows]
+        return Memory(keys, self.values[rows], self.mask[rows], self.lengths[rows], broken)
 
 
 class AttentionOutput(NamedTuple):

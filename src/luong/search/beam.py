@@ -206,7 +206,11 @@ def _best(
     # In the order of places, so that the stable sort gives equal values to the earlier beam and
     # then to the lower token.
     places = (beams * size + tokens).view(sentences, -1).sort(dim=1)
-    top = values.view(sentences, -1).gather(1, places.indices).sort(1, descending=True, stable=True)
+    top = (
+        values.view(sentences, -1)
+        .gather(1, places.indices)
+        .sort(dim=1, descending=True, stable=True)
+    )
     chosen = places.values.gather(1, top.indices)[:, :count]
     return top.values[:, :count], chosen // size, chosen % size
 
