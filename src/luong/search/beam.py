@@ -200,7 +200,8 @@ def _best(
     ends = log_probabilities[:, END].unsqueeze(1)
     values = torch.where(only_end, torch.where(rank == 0, ends, -inf), values)
     tokens = tokens.masked_fill(only_end & (rank == 0), END)
-    values = values.masked_fill((tokens == PAD) | (tokens == BEGIN), -inf)
+    never = (tokens == PAD) | (tokens == BEGIN)
+    values, tokens = values.masked_fill(never, -inf), tokens.masked_fill(never, PAD)
     values = (scores.view(-1, 1) + values.float()).nan_to_num_(nan=-inf, posinf=-inf, neginf=-inf)
     beams = torch.arange(width, device=values.device).repeat(sentences).unsqueeze(1)
     # In the order of places, so that the stable sort gives equal values to the earlier beam and
