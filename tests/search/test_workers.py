@@ -14,7 +14,7 @@ import torch
 from luong.errors import UserError
 from luong.search import Translator, TranslatorPool, open_translator
 
-WORDS = "eins zwei drei vier fünf sechs sieben".split()
+WORDS = ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben"]
 
 
 def lines(count: int) -> list[str]:
