@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from luong.attention import Attention, LearnedQueryAttention, SelfAttention, attend
     from luong.errors import UserError
-    from luong.search import Translation, Translator
+    from luong.search import Translation, Translator, TranslatorPool
 
 __all__ = [
     "Attention",
@@ -27,6 +27,7 @@ __all__ = [
     "SelfAttention",
     "Translation",
     "Translator",
+    "TranslatorPool",
     "UserError",
     "attend",
     "load",
@@ -39,6 +40,7 @@ _HOMES = {
     "attend": "luong.attention",
     "Translation": "luong.search",
     "Translator": "luong.search",
+    "TranslatorPool": "luong.search",
     "UserError": "luong.errors",
 }
 

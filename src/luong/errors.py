@@ -38,3 +38,14 @@ def nearest(word: str, choices: Iterable[str]) -> str:
     if close:
         return f" Did you mean '{close[0]}'?"
     return f" Known: {', '.join(known)}." if known else ""
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether torch could not get memory; on a CPU that is a plain RuntimeError.
+
+    Example:
+        >>> is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
+        True
+    """
+    # By its name, since this module is loaded before torch is wanted.
+    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)

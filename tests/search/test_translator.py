@@ -52,13 +52,14 @@ class CopyModel(nn.Module):
         self.dropout = nn.Dropout(0.5)
         self.batches: list[tuple[int, int]] = []
         self.most_sentences: int | None = None
+        self.out_of_memory: RuntimeError = torch.OutOfMemoryError("too much")
         self.broken = False
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, State]:
         assert not self.training
         assert not self.dropout.training
         if self.most_sentences is not None and len(source) > self.most_sentences:
-            raise torch.OutOfMemoryError("too much")
+            raise self.out_of_memory
         assert (source.gather(1, lengths[:, None] - 1) == END).all()
         assert ((source != PAD).sum(1) == lengths).all()
         assert (lengths > 1).all()
@@ -246,8 +247,16 @@ def test_training_mode_comes_back() -> None:
     assert not result.attention.is_inference()
 
 
-def test_out_of_memory_splits_the_batch() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("too much"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
+    ],
+)
+def test_out_of_memory_splits_the_batch(error: RuntimeError) -> None:
     small = translator()
+    small.folder.model.out_of_memory = error
     small.folder.model.most_sentences = 3
     lines = [LETTERS[n % 8] for n in range(20)]
     assert [t.text for t in small.translate(lines)] == lines

@@ -28,13 +28,18 @@ def evaluate(
     shortlist: Annotated[
         bool, typer.Option("--shortlist", help="Keep to likely tokens, see `luong shortlist`.")
     ] = False,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Processes that share the threads: for big files.")
+    ] = 1,
     device: Annotated[str, typer.Option(help="Where to compute.")] = "cpu",
 ) -> None:
     """Score a model on a file: BLEU, chrF, TER and exact match, with sacreBLEU's signatures."""
     from luong.files import write_whole
 
     search = {"beam_size": beam_size, "batch_size": batch_size, "shortlist": shortlist}
-    scores, texts = evaluate_files(model, source, reference, device=device, int8=int8, **search)
+    scores, texts = evaluate_files(
+        model, source, reference, device=device, int8=int8, workers=workers, **search
+    )
     _print_scores(scores, as_json)
     if output:
         write_whole(Path(output), "".join(text + "\n" for text in texts).encode())
@@ -60,6 +65,7 @@ def evaluate_files(
     *,
     device: str = "cpu",
     int8: bool = False,
+    workers: int = 1,
     **search: Any,
 ) -> tuple[dict[str, Any], list[str]]:
     """Translate a file and score the result.
@@ -70,6 +76,7 @@ def evaluate_files(
         reference: The file it should become, of as many lines.
         device: Where to compute.
         int8: Put the weights in int8.
+        workers: How many processes translate.
         search: Options of `Translator.translate_lines`.
 
     Returns:
@@ -81,17 +88,17 @@ def evaluate_files(
     """
     from luong.config import PairFiles
     from luong.evaluation.metrics import corpus_scores
-    from luong.folder import load_folder
-    from luong.search import Translator
+    from luong.folder import read_settings
+    from luong.search.workers import open_translator
     from luong.text.corpus import ParallelCorpus
 
     corpus = ParallelCorpus.open(PairFiles(source=Path(source), target=Path(reference)))
-    folder = load_folder(model, device, int8=int8)
-    start = time.perf_counter()
-    results = Translator(folder).translate_lines(corpus.source_lines(), **search)
-    texts = [result.text for result in results]
-    seconds = time.perf_counter() - start
-    language = folder.config.data.target_language
+    with open_translator(model, workers=workers, device=device, int8=int8) as translator:
+        start = time.perf_counter()
+        results = translator.translate_lines(corpus.source_lines(), **search)
+        texts = [result.text for result in results]
+        seconds = time.perf_counter() - start
+    language = read_settings(Path(model))["run"]["data"].get("target_language")
     found = corpus_scores(texts, list(corpus.target_lines()), target_language=language)
     scores = found._asdict()
     scores["sentences_per_second"] = len(texts) / seconds

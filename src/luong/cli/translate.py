@@ -32,21 +32,26 @@ def translate(
     shortlist: Annotated[
         bool, typer.Option("--shortlist", help="Keep to likely tokens, see `luong shortlist`.")
     ] = False,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Processes that share the threads: for big files.")
+    ] = 1,
     device: Annotated[str, typer.Option(help="Where to compute.")] = "cpu",
 ) -> None:
     """Translate the lines of the standard input; one line comes out for each line that goes in."""
-    import luong
     from luong.cli.lines import input_lines, print_line, whole_text_file
     from luong.errors import UserError
     from luong.search.links import pharaoh
+    from luong.search.workers import open_translator
 
     if n_best and n_best > beam_size:
         raise UserError(
             f"--n-best {n_best} needs a beam as wide: add --beam-size {n_best} or more."
         )
-    translator = luong.load(model, device=device, int8=int8)
     options = {"beam_size": beam_size, "batch_size": batch_size, "shortlist": shortlist}
-    with whole_text_file(alignments) as links:
+    with (
+        open_translator(model, workers=workers, device=device, int8=int8) as translator,
+        whole_text_file(alignments) as links,
+    ):
         for results in _results(translator, input_lines(), n_best or 1, options):
             best = results[0]
             if n_best:

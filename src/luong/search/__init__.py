@@ -6,6 +6,7 @@ from luong.search.penalties import NORMALIZATIONS, length_divisor
 from luong.search.settings import SearchOptions, SearchSettings
 from luong.search.translation import Translation
 from luong.search.translator import Translator
+from luong.search.workers import TranslatorPool, open_translator
 
 __all__ = [
     "NORMALIZATIONS",
@@ -14,9 +15,11 @@ __all__ = [
     "SearchSettings",
     "Translation",
     "Translator",
+    "TranslatorPool",
     "aligned_rows",
     "beam_search",
     "length_divisor",
+    "open_translator",
     "pharaoh",
     "word_links",
     "words_of_tokens",

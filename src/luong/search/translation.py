@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from html import escape
 
+import torch
 from torch import Tensor
 
 _SHOWN = 120  # tokens per side: a table of 1,000 x 1,000 cells stops a browser
@@ -70,6 +71,16 @@ class Translation:
             f"<p>The table shows at most {_SHOWN} tokens a side, of {len(self.source_tokens)} "
             f"source and {len(self.tokens)} target tokens.</p>"
         )
+
+
+def blank_translation(line: str) -> Translation:
+    """The translation of a line that is not shown to the model.
+
+    Example:
+        >>> blank_translation("  ").text
+        ''
+    """
+    return Translation(line, "", 0.0, [], [], torch.zeros(0, 0), [])
 
 
 _CELL = "padding:2px 4px;font-weight:normal;white-space:pre"

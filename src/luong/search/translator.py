@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple, Protocol, Unpack, cast, overload
+from contextlib import closing, contextmanager
+from typing import Any, Literal, Protocol, Unpack, cast, overload
 
 import torch
 from torch import Tensor, nn
 
-from luong.errors import UserError
+from luong.errors import UserError, is_out_of_memory
 from luong.models import Seq2Seq
 from luong.models.candidates import CandidateMemory, candidate_step
 from luong.search.beam import Hypothesis, beam_search
+from luong.search.chunks import Source, batch_places, read_chunks
 from luong.search.links import aligned_rows, word_links
 from luong.search.settings import SearchOptions, SearchSettings
-from luong.search.translation import Translation
+from luong.search.translation import Translation, blank_translation
 from luong.text.shortlist import Shortlist
 from luong.text.tokenizers import Tokenizer
 from luong.text.vocabulary import END, PAD, SPECIAL_TOKENS, UNKNOWN
 
-logger = logging.getLogger("luong")
-
-_BATCHES_AHEAD = 64  # lines are read and sorted by length in chunks of so many batches
-_CHUNK_CELLS = 2**25  # and a chunk's attention holds at most about so many numbers
-_BATCH_POSITIONS = 64  # source positions of a batch, padding counted, per sentence of its size
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _LINE_BREAK = re.compile("[\r\n]")
 
 
@@ -79,13 +73,6 @@ class TrainedModel(Protocol):
     def shortlist(self) -> Shortlist | None:
         """Which target tokens a source is likely to need."""
         ...
-
-
-class _Source(NamedTuple):
-    line: str
-    ids: list[int]
-    spans: list[tuple[int, int]]
-    cut: bool
 
 
 class Translator:
@@ -193,54 +180,44 @@ class Translator:
         self, lines: Iterable[str], settings: SearchSettings
     ) -> Iterator[list[Translation]]:
         """Translate chunk by chunk; each line gives a list of translations, best first."""
-        chunk: list[_Source] = []
-        cells = cut = 0
-        try:
-            for line in lines:
-                source = self._read(line, settings.max_source_length)
-                cut += source.cut
-                chunk.append(source)
-                length = len(source.ids)
-                cells += settings.n_best * length * settings.max_length(length)
-                if len(chunk) >= _BATCHES_AHEAD * settings.sentences or cells >= _CHUNK_CELLS:
-                    yield from self._translate_chunk(chunk, settings)
-                    chunk, cells = [], 0
-            yield from self._translate_chunk(chunk, settings)
-        finally:
-            if cut:
-                logger.warning(
-                    "%d source line%s had more than %d tokens and %s cut to that length. Raise "
-                    "max_source_length, or split long lines into sentences.",
-                    *(cut, "" if cut == 1 else "s"),
-                    *(settings.max_source_length, "was" if cut == 1 else "were"),
-                )
-
-    def _read(self, line: str, max_length: int) -> _Source:
-        """Tokenise a line; one that is not to be shown to the model has no ids."""
-        line = _LONE_SURROGATE.sub("\ufffd", line.removesuffix("\n").removesuffix("\r"))
-        if not line.strip():
-            return _Source(line, [], [], cut=False)
-        ids, spans = self.folder.source_tokenizer.encode(line)
-        return _Source(line, ids[:max_length], spans[:max_length], cut=len(ids) > max_length)
+        with closing(read_chunks(lines, self.folder.source_tokenizer, settings)) as chunks:
+            for chunk in chunks:
+                yield from self._translate_chunk(chunk, settings)
 
     def _translate_chunk(
-        self, chunk: list[_Source], settings: SearchSettings
+        self, chunk: list[Source], settings: SearchSettings
     ) -> list[list[Translation]]:
         """Translate lines in batches of like length, and put the results in their order."""
-        results = [[_blank(source)] for source in chunk]
-        for batch in _batches([len(source.ids) for source in chunk], settings.sentences):
-            found = self._translate_batch([chunk[place] for place in batch], settings)
+        results = [[blank_translation(source.line)] for source in chunk]
+        for batch in batch_places(chunk, settings.sentences):
+            found = self.translate_batch([chunk[place] for place in batch], settings)
             for place, translations in zip(batch, found, strict=True):
                 results[place] = translations
         return results
 
-    def _translate_batch(
-        self, batch: list[_Source], settings: SearchSettings
+    def translate_batch(
+        self, batch: list[Source], settings: SearchSettings
     ) -> list[list[Translation]]:
-        """Translate a batch; one that does not fit in memory is split in two."""
+        """Translate lines at once; a batch that does not fit in memory is split in two.
+
+        Args:
+            batch: Lines with one token or more.
+            settings: How to translate.
+
+        Returns:
+            For each line its translations, best first.
+
+        Raises:
+            UserError: As `translate`.
+
+        Example:
+            >>> [[best]] = translator.translate_batch([source], SearchSettings())
+        """
         try:
             found = self._search(batch, settings)
-        except torch.OutOfMemoryError:
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
             found = None  # split outside of the handler: the error keeps the tensors alive
         if found is None:
             if len(batch) == 1:
@@ -249,8 +226,8 @@ class Translator:
                     f"{self.folder.device}. Lower max_source_length or beam_size."
                 )
             middle = len(batch) // 2
-            first = self._translate_batch(batch[:middle], settings)
-            return first + self._translate_batch(batch[middle:], settings)
+            first = self.translate_batch(batch[:middle], settings)
+            return first + self.translate_batch(batch[middle:], settings)
         if not all(found):
             raise UserError(
                 "The model gives no numbers (NaN) as probabilities: its training has diverged. "
@@ -261,7 +238,7 @@ class Translator:
             for source, hypotheses in zip(batch, found, strict=True)
         ]
 
-    def _search(self, batch: list[_Source], settings: SearchSettings) -> list[list[Hypothesis]]:
+    def _search(self, batch: list[Source], settings: SearchSettings) -> list[list[Hypothesis]]:
         """Run the beam search over one padded batch."""
         model, device = self.folder.model, torch.device(self.folder.device)
         lengths = [len(source.ids) for source in batch]
@@ -295,7 +272,7 @@ class Translator:
             for hypotheses in found
         ]
 
-    def _candidates(self, batch: list[_Source]) -> tuple[Tensor, Tensor]:
+    def _candidates(self, batch: list[Source]) -> tuple[Tensor, Tensor]:
         """The tokens that a batch may be translated to, and which of them each sentence may use."""
         if self.folder.shortlist is None:
             raise UserError(
@@ -307,7 +284,7 @@ class Translator:
         return torch.from_numpy(tokens).to(device), torch.from_numpy(allowed).to(device)
 
     def _translation(
-        self, source: _Source, hypothesis: Hypothesis, settings: SearchSettings
+        self, source: Source, hypothesis: Hypothesis, settings: SearchSettings
     ) -> Translation:
         """Turn token ids and attention into text, tokens and word links."""
         columns = len(source.ids) + 1
@@ -335,27 +312,7 @@ class Translator:
         )
 
 
-def _blank(source: _Source) -> Translation:
-    """The translation of a line that is not shown to the model."""
-    return Translation(source.line, "", 0.0, [], [], torch.zeros(0, 0), [])
-
-
-def _batches(lengths: list[int], size: int) -> Iterator[list[int]]:
-    """Group the places of lines that have tokens, longest first, so that batches fit in memory."""
-    batch: list[int] = []
-    for place in sorted(
-        filter(lengths.__getitem__, range(len(lengths))), key=lambda x: -lengths[x]
-    ):
-        longest = lengths[batch[0]] if batch else 0
-        if len(batch) == size or (len(batch) + 1) * longest > size * _BATCH_POSITIONS:
-            yield batch
-            batch = []
-        batch.append(place)
-    if batch:
-        yield batch
-
-
-def _copies(ids: list[int], attention: Tensor, source: _Source) -> dict[int, str]:
+def _copies(ids: list[int], attention: Tensor, source: Source) -> dict[int, str]:
     """The raw source token for each unknown target token, by its position."""
     unknown = [place for place, token in enumerate(ids) if token == UNKNOWN]
     raw = [source.line[start:end].strip(" ") for start, end in source.spans]

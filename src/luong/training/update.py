@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from luong.config import TrainingConfig
-from luong.errors import UserError
+from luong.errors import UserError, is_out_of_memory
 from luong.models import Seq2Seq
 from luong.text.batches import Batch
 from luong.text.vocabulary import PAD
@@ -77,7 +77,7 @@ class Updater:
             try:
                 sums = [self._backward(batch, target_tokens) for batch in batches]
             except RuntimeError as error:
-                if not _is_out_of_memory(error):
+                if not is_out_of_memory(error):
                     raise
             else:
                 return sum(loss for loss, _ in sums), sum(likelihood for _, likelihood in sums)
@@ -117,8 +117,3 @@ def _halves(batch: Batch) -> list[Batch]:
     middle = len(batch.source) // 2
     parts = [slice(0, middle), slice(middle, None)] if middle else [slice(None)]
     return [Batch(*(tensor[part] for tensor in batch)) for part in parts]
-
-
-def _is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether torch could not get memory; on a CPU that is a plain RuntimeError."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
