@@ -22,13 +22,14 @@ import signal
 import statistics
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import sacrebleu
 from benchmarks.peers.corpus import joined, prepare
-from benchmarks.peers.measurement import Process, locked, run
+from benchmarks.peers.measurement import Process, locked, run, train
 from benchmarks.peers.tables import decoding_table, throughput_table
 from benchmarks.peers.toolkit import Search, Toolkit
 from benchmarks.peers.toolkits import TOOLKITS
@@ -119,33 +120,37 @@ class Comparison:
         updates = self.arguments.updates
         for toolkit in self.toolkits:
             self._ready(toolkit)
+            command = toolkit.train(updates)
             with locked(self.arguments.lock, alone=False):
-                run(
-                    toolkit,
-                    toolkit.train(updates),
-                    toolkit.run / "train.log",
-                    done=partial(toolkit.done, updates),
-                )
-            print(f"{toolkit.name}: {updates} updates done", flush=True)
+                done = partial(toolkit.done, updates)
+                rates = train(toolkit, command, toolkit.run / "train.log", done)
+            by_wall, by_processor = (statistics.median(column) for column in zip(*rates, strict=True))
+            row = {"toolkit": toolkit.name, "updates": updates, "intervals": len(rates)}
+            row |= {"tokens_per_second": by_wall, "tokens_per_processor_second": by_processor}
+            self._add("training", {**row, "threads": toolkit.threads, "rates": rates})
 
     def decode(self) -> None:
-        """Every search with every model, timed alone on the machine."""
+        """Every search with every model, timed alone on the machine.
+
+        Loading does not count: of the processor time, that of a run over eight lines is taken off.
+        """
+        alone = not self.arguments.busy
 
         def measure(toolkit: Toolkit, repeat: int) -> None:
             for search in SEARCHES:
-                output = toolkit.run / f"{search.name.replace(' ', '-')}.{search.split}.de"
-                command = toolkit.translate(search, output)
-                with locked(self.arguments.lock, alone=True):
-                    log = run(toolkit, command, toolkit.run / "translate.log")
-                self._add(
-                    "decoding",
-                    {
-                        "toolkit": toolkit.name,
-                        "repeat": repeat,
-                        "search": search.name,
-                        **self._quality(toolkit, search, output, log),
-                    },
-                )
+                spent = []
+                for split in (search.split, "first8"):
+                    output = toolkit.run / f"{search.name.replace(' ', '-')}.{split}.de"
+                    command = toolkit.translate(replace(search, split=split), output)
+                    with locked(self.arguments.lock, alone=alone):
+                        log, seconds = run(toolkit, command, toolkit.run / f"translate.{split}.log")
+                    spent.append((log, seconds, output))
+                (log, whole, output), (_, start, _) = spent
+                quality = self._quality(toolkit, search, output, log)
+                lines = quality["lines"] - 8
+                row = {"toolkit": toolkit.name, "repeat": repeat, "search": search.name, **quality}
+                row |= {"processor_milliseconds_per_sentence": 1000 * (whole - start) / lines}
+                self._add("decoding", {**row, "busy": not alone, "threads": toolkit.threads})
 
         self._each(measure)
 
@@ -158,6 +163,7 @@ class Comparison:
             raise RuntimeError(f"{len(texts)} translations of {len(references)} lines")
         words = sum(len(text.split()) for text in texts) / len(texts)
         return {
+            "lines": len(references),
             "seconds": seconds,
             "sentences_per_second": len(references) / seconds,
             "milliseconds_per_sentence": 1000 * seconds / len(references),
@@ -187,6 +193,7 @@ def main() -> None:
     add("--hold", type=float, default=58, help="throughput: how long the lock is held at most")
     add("--updates", type=int, default=400, help="train: of each model")
     add("--threads", type=int, default=os.cpu_count())
+    add("--busy", action="store_true", help="decode: do not wait for the machine to be free")
     add("--lock", type=Path, help="held while something is timed, on a shared machine")
     arguments = parser.parse_args()
     if arguments.verb != "prepare":

@@ -47,7 +47,8 @@ def prepare(multi30k: Path, data: Path) -> None:
             print(f"{split}.{language}: {len(lines):,} lines, {sum(map(_pieces, cut)):,} pieces")
         for kind in ("", ".sp"):
             lines = (data / f"test_2016_flickr{kind}.{language}").read_text().splitlines()
-            _write(data / f"first200{kind}.{language}", lines[:200])
+            for count in (200, 8):
+                _write(data / f"first{count}{kind}.{language}", lines[:count])
     pieces = [processor.id_to_piece(place) for place in range(processor.get_piece_size())]
     pieces = [piece for piece in pieces if piece not in SPECIAL_PIECES]
     _write(data / "vocabulary.joeynmt", pieces)

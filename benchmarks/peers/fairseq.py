@@ -6,6 +6,9 @@ from pathlib import Path
 
 from benchmarks.peers.toolkit import LOG_EVERY, LONGEST, Command, Search, Toolkit
 
+SPLITS = ("test_2016_flickr", "first200", "first8")
+"""What it calls test, test1 and test2."""
+
 
 class Fairseq(Toolkit):
     """Batches of 64 near in length; it translates what it has binarised."""
@@ -21,7 +24,7 @@ class Fairseq(Toolkit):
         return Command([
             self.program("fairseq-preprocess"), "-s", "en", "-t", "de",
             "--trainpref", str(self.data / "train.sp"), "--validpref", str(self.data / "val.sp"),
-            "--testpref", f"{self.data}/test_2016_flickr.sp,{self.data}/first200.sp",
+            "--testpref", ",".join(f"{self.data}/{split}.sp" for split in SPLITS),
             "--srcdict", vocabulary, "--tgtdict", vocabulary,
             "--destdir", str(self.run / "binary"), "--workers", "1",
         ])  # fmt: skip
@@ -39,7 +42,8 @@ class Fairseq(Toolkit):
         return Command([self.program("fairseq-train"), *folders, *options])
 
     def translate(self, search: Search, output: Path) -> Command:
-        subset = "test1" if search.split == "first200" else "test"
+        place = SPLITS.index(search.split)
+        subset = f"test{place or ''}"
         model = str(self.run / "checkpoint_last.pt")
         options = (
             f"--cpu -s en -t de --gen-subset {subset} --beam {search.beam} "

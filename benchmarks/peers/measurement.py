@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
@@ -60,9 +62,10 @@ class Process:
     def running(self) -> bool:
         return self._process.poll() is None
 
-    def wait(self) -> int:
-        """The exit status, once it ends."""
-        return self._process.wait()
+    def finish(self, *, expected: bool = False) -> None:
+        """Wait for its end, which must be good, unless it was interrupted as `expected`."""
+        if self._process.wait() and not expected:
+            raise RuntimeError(f"{' '.join(self.command.words)} failed:\n{self.text()[-2000:]}")
 
     def signal(self, number: signal.Signals) -> None:
         os.killpg(self._process.pid, number)
@@ -82,6 +85,17 @@ class Process:
         """Target tokens a second of all intervals so far."""
         return self.toolkit.rates(self.text())
 
+    def processor_seconds(self) -> float:
+        """Processor time of the command and all it started; its sleep and its waits not counted."""
+        ticks = 0
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                # The name, in brackets, may hold anything; after it come the state and numbers.
+                numbers = path.read_text().rpartition(")")[2].split()
+                if int(numbers[3]) == self._process.pid:
+                    ticks += int(numbers[11]) + int(numbers[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def turn(self, seconds: float) -> list[float]:
         """Go on for so long, then pause again; the rates of the intervals that lie within."""
         before = len(self.rates())
@@ -92,22 +106,43 @@ class Process:
         return self.rates()[before + 1 :]
 
 
-def run(
-    toolkit: Toolkit, command: Command, log: Path, done: Callable[[], bool] = lambda: False
-) -> str:
-    """Run a command to its end, which must be good, or interrupt it once it is done.
+def train(
+    toolkit: Toolkit, command: Command, log: Path, done: Callable[[], bool]
+) -> list[tuple[float, float]]:
+    """Run a training to its end, or interrupt it once it is done.
 
     Returns:
-        What it wrote.
+        Of each interval of its log but the first two: target tokens a second of wall-clock time,
+        and a second of processor time.
     """
+    marks: list[tuple[int, float, float]] = []
     with Process(toolkit, command, log) as process:
         while process.running and not done():
-            time.sleep(0.1)
-        interrupted = process.running
-        if interrupted:
+            count = len(process.rates())
+            if count > (marks[-1][0] if marks else 0):
+                marks.append((count, time.monotonic(), process.processor_seconds()))
+            time.sleep(0.05)
+        rates = process.rates()
+        if interrupted := process.running:
             process.signal(signal.SIGINT)
-        status = process.wait()
-    if status and not interrupted:
-        end = process.text()[-2000:]
-        raise RuntimeError(f"{' '.join(command.words)} failed; the end of {log}:\n{end}")
-    return process.text()
+        process.finish(expected=interrupted)
+    found = []
+    for (before, start, spent), (count, end, total) in pairwise(marks):
+        if count == before + 1 and count > 2:
+            rate = rates[count - 1]
+            found.append((rate, rate * (end - start) / (total - spent)))
+    return found
+
+
+def run(toolkit: Toolkit, command: Command, log: Path) -> tuple[str, float]:
+    """Run a command to its end.
+
+    Returns:
+        What it wrote, and its processor time in seconds.
+    """
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with Process(toolkit, command, log) as process:
+        process.finish()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    return process.text(), spent
