@@ -3,13 +3,13 @@
 From the root of the repository, with the toolkits installed as docs/performance.md says:
 
     python -m benchmarks.peers prepare --multi30k FOLDER   # the texts, cut into pieces
-    python -m benchmarks.peers throughput                  # real target tokens/s of training
+    python -m benchmarks.peers throughput                  # real target tokens/s, by turns
     python -m benchmarks.peers train --updates 400         # a model of each, equally trained
     python -m benchmarks.peers decode                      # sentences/s, ms a sentence, BLEU
     python -m benchmarks.peers table                       # what was measured, in Markdown
 
 The work folder is --work, or the environment variable PEERS. Rows are added to its
-throughput.jsonl and decoding.jsonl as they are measured; `table` takes medians over them.
+throughput.jsonl, training.jsonl and decoding.jsonl as they are measured; `table` takes medians.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import Any
 import sacrebleu
 from benchmarks.peers.corpus import joined, prepare
 from benchmarks.peers.measurement import Process, locked, run, train
-from benchmarks.peers.tables import decoding_table, throughput_table
+from benchmarks.peers.tables import decoding_table, throughput_table, training_table
 from benchmarks.peers.toolkit import Search, Toolkit
 from benchmarks.peers.toolkits import TOOLKITS
 
@@ -124,10 +124,8 @@ class Comparison:
             with locked(self.arguments.lock, alone=False):
                 done = partial(toolkit.done, updates)
                 rates = train(toolkit, command, toolkit.run / "train.log", done)
-            by_wall, by_processor = (statistics.median(column) for column in zip(*rates, strict=True))
-            row = {"toolkit": toolkit.name, "updates": updates, "intervals": len(rates)}
-            row |= {"tokens_per_second": by_wall, "tokens_per_processor_second": by_processor}
-            self._add("training", {**row, "threads": toolkit.threads, "rates": rates})
+            row = {"toolkit": toolkit.name, "updates": updates, "threads": toolkit.threads}
+            self._add("training", {**row, "rates": rates})
 
     def decode(self) -> None:
         """Every search with every model, timed alone on the machine.
@@ -173,7 +171,12 @@ class Comparison:
 
     def table(self) -> None:
         """Medians and spreads of all rows so far, by toolkit."""
-        for name, table in (("throughput", throughput_table), ("decoding", decoding_table)):
+        tables = (
+            ("throughput", throughput_table),
+            ("training", training_table),
+            ("decoding", decoding_table),
+        )
+        for name, table in tables:
             path = self.work / f"{name}.jsonl"
             if path.exists():
                 print(table([json.loads(line) for line in path.read_text().splitlines()]) + "\n")

@@ -38,7 +38,7 @@ def main() -> None:
     translate = load(model, int(beam), int(batch))
     lines = Path(source).read_text().splitlines()
     one_by_one = int(batch) == 1
-    warm_up = lines[: max(8, int(batch))]
+    warm_up = lines[:8]
     for line in warm_up if one_by_one else ():
         translate([line])
     translate(warm_up)
