@@ -17,7 +17,7 @@ class Luong(Toolkit):
     seconds_pattern = r"seconds ([\d.]+)"
     precision = "float32"
     batch_tokens = 1050
-    """Padded positions; it pads little, so that a batch has about 1,035 real ones, as the others."""
+    """Padded positions; it pads little, so that a batch has about 1,035 real ones, as others do."""
 
     def variables(self) -> dict[str, str]:
         return {"OMP_NUM_THREADS": str(self.threads), "CUDA_VISIBLE_DEVICES": ""}
