@@ -20,6 +20,7 @@ import os
 import shutil
 import signal
 import statistics
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -199,6 +200,8 @@ def main() -> None:
     add("--busy", action="store_true", help="decode: do not wait for the machine to be free")
     add("--lock", type=Path, help="held while something is timed, on a shared machine")
     arguments = parser.parse_args()
+    # So that what is under way ends too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     if arguments.verb != "prepare":
         getattr(Comparison(arguments), arguments.verb)()
     elif arguments.multi30k is None:
