@@ -22,6 +22,7 @@ from luong import kernels
 from luong.attention import Attention
 from luong.models import Seq2Seq
 from luong.models.cells import Cell
+from luong.models.decoder import Bridge
 from luong.models.encoders.recurrent import RecurrentEncoder
 from luong.models.output import OutputLayer
 from luong.models.quantized_matrix import QuantizedMatrix
@@ -46,6 +47,7 @@ _LABELS: tuple[tuple[Any, str, str], ...] = (
     (RecurrentEncoder, "forward", ENCODER),
     (Attention, "prepare", ATTENTION),
     (Attention, "forward", ATTENTION),
+    (Bridge, "forward", PRODUCTS),
     (Cell, "project", PRODUCTS),
     (SharedWeight, "__init__", PRODUCTS),
     (SharedWeight, "product", PRODUCTS),
@@ -64,9 +66,9 @@ _BACKWARD = "autograd::engine::evaluate_function"
 
 def shares(call: Callable[[], object], room: str) -> dict[str, float]:
     """The share of each room in the time of a call; `room` has what has no label."""
-    with _labelled(room), profile(activities=[ProfilerActivity.CPU]) as profiler:
-        with record_function(_PREFIX + room):
-            call()
+    cpu = [ProfilerActivity.CPU]
+    with _labelled(room), profile(activities=cpu) as profiler, record_function(_PREFIX + room):
+        call()
     events = [event for event in profiler.events() if event.device_type.name == "CPU"]
     forward = _creators(events)
     seconds: dict[str, float] = defaultdict(float)

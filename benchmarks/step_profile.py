@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
-
 from benchmarks import rooms
 from benchmarks.page import put_section, table
 from benchmarks.synthetic import encoded, make_batch, make_model, make_updater, search
+from torch import Tensor, nn
+
 from luong.benchmark.machine import description
 from luong.benchmark.timing import PAUSE, timed
 from luong.kernels import products
