@@ -26,6 +26,7 @@ from benchmarks.page import put_section, table
 from benchmarks.synthetic import encoded, make_batch, make_model, make_updater, search
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from luong.benchmark.machine import description
@@ -215,12 +216,13 @@ def draw(found: dict[str, dict[str, Row]], path: Path) -> None:
         for axes, axis in zip(shared, list(SIZES)[:-1], strict=True):
             values = {int(size): one[key] for size, one in found.get(axis, {}).items()}
             _line(axes, values, colour, _expected(axis, key, values))
-        limits = [axes.get_ylim() for axes in shared if axes.lines]
+        heights = [y for axes in shared for line in axes.lines for y in line.get_ydata()]
         for number, axes in enumerate(shared):
-            axes.set_ylim(
-                min(low for low, _ in limits) / 1.3, 1.6 * max(high for _, high in limits)
-            )
+            if heights:
+                axes.set_ylim(min(heights) / 1.5, 1.8 * max(heights))
             _finish(axes, list(SIZES)[number], label, first=number == 0, log=True)
+    if panels[0, 0].lines:
+        panels[0, 0].legend(frameon=False, fontsize=9, labelcolor=INK, loc="lower left")
     corpus = {int(size): one for size, one in found.get("corpus", {}).items()}
     last = (
         ("loading, target tokens/s", {n: one["loading"] for n, one in corpus.items()}),
@@ -253,7 +255,8 @@ def _line(
 ) -> None:
     sizes = sorted(values)
     if expected:
-        axes.plot(sizes, [expected[size] for size in sizes], ":", color=INK, lw=1, alpha=0.7)
+        style = {"color": INK, "lw": 1.2, "label": "as multiply-adds grow"}
+        axes.plot(sizes, [expected[size] for size in sizes], ":", **style)
     middle, low, high = ([values[size][n] for size in sizes] for n in range(3))
     axes.fill_between(sizes, low, high, color=colour, alpha=0.18, lw=0)
     axes.plot(sizes, middle, color=colour, marker="o", markersize=4, lw=1.8)
@@ -266,6 +269,7 @@ def _line(
             ha="center",
             fontsize=8.5,
             color=INK,
+            path_effects=[withStroke(linewidth=3, foreground="white")],
         )
 
 
@@ -275,7 +279,9 @@ def _finish(axes: Axes, axis: str, label: str, *, first: bool, log: bool) -> Non
     axes.set_xlim(sizes[0] / 1.5, sizes[-1] * 1.5)
     axes.xaxis.set_major_locator(FixedLocator(list(sizes)))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+    axes.xaxis.set_major_formatter(
+        FuncFormatter(lambda value, _: f"{value:,.0f}" if value % 1000 else _short(value))
+    )
     if log:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
