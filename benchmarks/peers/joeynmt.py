@@ -66,7 +66,6 @@ class JoeyNMT(Toolkit):
             "training": {
                 "optimizer": "adam",
                 "learning_rate": 0.001,
-                "learning_rate_min": 1e-8,
                 "clip_grad_norm": 1.0,
                 "normalization": "tokens",
                 "scheduling": "plateau",
