@@ -29,6 +29,7 @@ __all__ = [
     "PreparedKeys",
     "additive_attention",
     "additive_scores",
+    "best_continuations",
     "choose",
     "dot_attention",
     "dot_scores",
@@ -252,4 +253,52 @@ def lstm_update(
         >>> hidden, cell = lstm_update(torch.cat([inputs, hidden], -1) @ weight.t(), cell)
     """
     result: tuple[Tensor, Tensor] = compute("lstm_update", gates, backend, gates, cell)
+    return result
+
+
+def best_continuations(
+    scores: Tensor,
+    log_probabilities: Tensor,
+    only_end: Tensor,
+    count: int,
+    *,
+    end: int,
+    never: tuple[int, ...] = (),
+    backend: str | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The best ways to continue the beams of each sentence by one token.
+
+    Of equal values the earlier beam comes first, then the lower token. A NaN or an infinite
+    log-probability never is among them.
+
+    Args:
+        scores: Of the beams (n, K), float32; -inf for a dead one.
+        log_probabilities: Of the next token (n * K, V).
+        only_end: Sentences that may only be ended, bool (n,).
+        count: How many.
+        end: The token that ends a sentence.
+        never: Tokens that are never chosen.
+        backend: An engine's name; None for the default.
+
+    Returns:
+        Values (n, count), best first, and the beams and tokens they come from; -inf, 0 and 0 where
+        there are no more. Fewer than `count` columns if there are fewer tokens.
+
+    Example:
+        >>> scores, next_ = torch.zeros(1, 1), torch.tensor([[-3.0, -1.0, -2.0]])
+        >>> values, _, tokens = best_continuations(scores, next_, torch.tensor([False]), 2, end=0)
+        >>> values, tokens
+        (tensor([[-1., -2.]]), tensor([[1, 2]]))
+    """
+    result: tuple[Tensor, Tensor, Tensor] = compute(
+        "best_continuations",
+        log_probabilities,
+        backend,
+        scores,
+        log_probabilities,
+        only_end,
+        count,
+        end,
+        never,
+    )
     return result

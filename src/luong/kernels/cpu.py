@@ -25,6 +25,7 @@ from luong.kernels.sdpa import dot_attention
 __all__ = [
     "additive_attention",
     "additive_scores",
+    "best_continuations",
     "dot_attention",
     "dot_scores",
     "global_context",
@@ -138,6 +139,22 @@ def local_context(weights: Tensor, value: Tensor, centres: Tensor) -> Tensor:
         folded(weights, lead), folded(value, lead), folded(centres.long(), lead, 1)
     )
     return context.reshape(*lead, *context.shape[1:])
+
+
+def best_continuations(
+    scores: Tensor,
+    log_probabilities: Tensor,
+    only_end: Tensor,
+    count: int,
+    end: int,
+    never: tuple[int, ...],
+) -> tuple[Tensor, Tensor, Tensor]:
+    """See `luong.kernels.best_continuations`."""
+    arguments = (only_end, min(count, scores.shape[1] * log_probabilities.shape[1]), end, never)
+    if operators.traced(log_probabilities):
+        return reference.best_continuations(scores, log_probabilities, *arguments)
+    wide = at_least_float32(log_probabilities)
+    return cpu_calls.best_continuations(scores, wide, *arguments)
 
 
 def lstm_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from luong.kernels import cpu_additive, cpu_local, cpu_lstm
+from luong.kernels import cpu_additive, cpu_continuations, cpu_local, cpu_lstm
 from luong.kernels.cpu_additive import PAD, padded
 from luong.kernels.threads import share
 
@@ -151,6 +151,30 @@ def band_spread(weights: Tensor, rows: Tensor, centres: Tensor, source: int) -> 
     work = batch * (steps * width + source) * size
     _by_columns(batch, size, work, cpu_local.band_spread, arrays, out)
     return spread
+
+
+def best_continuations(
+    scores: Tensor,
+    log_probabilities: Tensor,
+    only_end: Tensor,
+    count: int,
+    end: int,
+    never: tuple[int, ...],
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Values, beams and tokens (n, count), see `cpu_continuations`."""
+    sentences, width = scores.shape
+    values = torch.empty(sentences, count)
+    beams, tokens = (torch.empty(sentences, count, dtype=torch.int64) for _ in range(2))
+    arrays = (
+        _rows(scores),
+        _rows(log_probabilities),
+        _flat(only_end),
+        end,
+        numpy.array(never, numpy.int64),
+    )
+    out = (_array(values), _array(beams), _array(tokens))
+    _by_rows(sentences, width * log_probabilities.shape[1], cpu_continuations.best, arrays, out)
+    return values, beams, tokens
 
 
 def lstm_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, ...]:

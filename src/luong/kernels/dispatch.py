@@ -36,6 +36,7 @@ OPERATIONS = (
     "local_scores",
     "local_context",
     "lstm_update",
+    "best_continuations",
 )
 
 

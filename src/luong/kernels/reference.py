@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from luong.kernels.continuations import best_continuations as best_continuations
 from luong.kernels.leading import broadcast
 from luong.kernels.prepared import PreparedKeys
 

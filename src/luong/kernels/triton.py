@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from luong.kernels import operators, triton_operators
+from luong.kernels.continuations import best_continuations
 from luong.kernels.leading import broadcast, folded
 from luong.kernels.prepared import PreparedKeys
 from luong.kernels.reference import (
@@ -27,6 +28,7 @@ from luong.kernels.triton_attention import AdditiveAttention
 __all__ = [
     "additive_attention",
     "additive_scores",
+    "best_continuations",
     "dot_attention",
     "dot_scores",
     "global_context",

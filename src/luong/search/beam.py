@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol, Self, TypeVar
 import torch
 from torch import Tensor
 
+from luong import kernels
 from luong.search.penalties import length_divisor
 from luong.text.vocabulary import BEGIN, END, PAD
 
@@ -149,7 +150,9 @@ def beam_search(
         length = len(history)
         state, output = step(tokens, state, memory)
         full = max_lengths[sentences] <= length
-        values, beams, symbols = _best(scores, output.log_probabilities, full, 2 * beam_size)
+        values, beams, symbols = kernels.best_continuations(
+            scores, output.log_probabilities, full, 2 * beam_size, end=END, never=(PAD, BEGIN)
+        )
 
         divisor = length_divisor(normalization, length + 1, alpha)
         ends = symbols == END
@@ -174,62 +177,6 @@ def beam_search(
         tokens = chosen[kept].flatten()
         state = state.select((kept[:, None] * beam_size + parents[kept]).flatten())
     return _trace(history, finished, n_best)
-
-
-def _best(
-    scores: Tensor, log_probabilities: Tensor, full: Tensor, count: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Give the `count` best continuations of each sentence.
-
-    Args:
-        scores: Of the beams (n, K).
-        log_probabilities: Of the next token (n * K, V).
-        full: Sentences that may only be ended (n,).
-        count: How many, fewer where there are no more tokens.
-
-    Returns:
-        Their values, best first, beams and tokens (n, count). A value is -inf where a beam may not
-        be continued in this way.
-    """
-    sentences, width = scores.shape
-    size = log_probabilities.shape[1]
-    # Two more than asked for, as padding and the begin symbol are never chosen.
-    values, tokens = _row_best(log_probabilities, min(count + 2, size))
-    rank = torch.arange(values.shape[1], device=values.device)
-    only_end = full.repeat_interleave(width).unsqueeze(1)
-    ends = log_probabilities[:, END].unsqueeze(1)
-    values = torch.where(only_end, torch.where(rank == 0, ends, -inf), values)
-    tokens = tokens.masked_fill(only_end & (rank == 0), END)
-    never = (tokens == PAD) | (tokens == BEGIN)
-    values, tokens = values.masked_fill(never, -inf), tokens.masked_fill(never, PAD)
-    values = (scores.view(-1, 1) + values.float()).nan_to_num_(nan=-inf, posinf=-inf, neginf=-inf)
-    beams = torch.arange(width, device=values.device).repeat(sentences).unsqueeze(1)
-    # In the order of places, so that the stable sort gives equal values to the earlier beam and
-    # then to the lower token.
-    places = (beams * size + tokens).view(sentences, -1).sort(dim=1)
-    top = (
-        values.view(sentences, -1)
-        .gather(1, places.indices)
-        .sort(dim=1, descending=True, stable=True)
-    )
-    chosen = places.values.gather(1, top.indices)[:, :count]
-    return top.values[:, :count], chosen // size, chosen % size
-
-
-def _row_best(log_probabilities: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` best tokens of each row (rows, V), of equals the lower ones: values, tokens."""
-    values, tokens = log_probabilities.topk(min(count + 1, log_probabilities.shape[1]), dim=1)
-    # topk takes NaN for the greatest value and any of several equal ones: where that shows, sort.
-    odd = values[:, 0].isnan()
-    if values.shape[1] > count:
-        odd |= (values[:, count - 1] == values[:, count]) & (values[:, count] > -inf)
-    rows = odd.nonzero()[:, 0]
-    if len(rows):
-        clean = log_probabilities[rows].nan_to_num(nan=-inf, posinf=-inf, neginf=-inf)
-        ranked = clean.sort(dim=1, descending=True, stable=True)
-        width = values.shape[1]
-        values[rows], tokens[rows] = ranked.values[:, :width], ranked.indices[:, :width]
-    return values[:, :count], tokens[:, :count]
 
 
 def _finish(

@@ -1,0 +1,86 @@
+"""The best continuations of beams, against a list that Python sorts."""
+
+import math
+
+import pytest
+import torch
+
+from luong import kernels
+
+END, NEVER = 3, (0, 2)
+
+
+def expected(scores, log_probabilities, only_end, count):
+    """Sort all continuations of each sentence: by value, then beam, then token."""
+    width = scores.shape[1]
+    lists = []
+    for sentence, beams in enumerate(scores.tolist()):
+        found = []
+        for beam, score in enumerate(beams):
+            row = log_probabilities[sentence * width + beam]
+            for token in range(len(row)):
+                if token in NEVER or (only_end[sentence] and token != END):
+                    continue
+                value = (torch.tensor(score) + row[token]).item()
+                if math.isfinite(value):
+                    found.append((-value, beam, token))
+        found = sorted(found)[:count]
+        found += [(math.inf, 0, 0)] * (count - len(found))
+        lists.append(found)
+    values, beams, tokens = torch.tensor(lists, dtype=torch.float64).unbind(-1)
+    return -values.float(), beams.long(), tokens.long()
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize(
+    ("sentences", "width", "size"), [(1, 1, 5), (3, 4, 6), (2, 5, 200), (4, 2, 64), (0, 3, 9)]
+)
+def test_they_are_those_that_a_sorted_list_begins_with(backend, ties, sentences, width, size):
+    torch.manual_seed(size)
+    log_probabilities = torch.randn(sentences * width, size)
+    scores = torch.randn(sentences, width)
+    if ties:
+        log_probabilities, scores = log_probabilities.round(), scores.round()
+    if sentences > 1:
+        scores[1, 1:] = -torch.inf
+        log_probabilities[0, 4] = torch.nan
+        log_probabilities[1, 1] = torch.inf
+        log_probabilities[2] = -torch.inf
+        log_probabilities[-1] = torch.nan
+    only_end = torch.arange(sentences) == 2
+    count = 2 * width
+    found = kernels.best_continuations(
+        scores, log_probabilities, only_end, count, end=END, never=NEVER, backend=backend
+    )
+    if not sentences:
+        assert all(part.shape == (0, count) for part in found)
+        return
+    for part, wanted in zip(
+        found, expected(scores, log_probabilities, only_end, count), strict=True
+    ):
+        torch.testing.assert_close(part, wanted, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_no_more_columns_than_continuations(backend):
+    found = kernels.best_continuations(
+        torch.zeros(1, 2), torch.randn(2, 4), torch.tensor([False]), 50, end=END, backend=backend
+    )
+    assert all(part.shape == (1, 8) for part in found)
+
+
+def test_threads_change_nothing():
+    log_probabilities, scores = torch.randn(40, 70_000), torch.randn(8, 5)
+    results = []
+    before = torch.get_num_threads()
+    try:
+        for count in (1, 3):
+            torch.set_num_threads(count)
+            only_end = torch.zeros(8, dtype=torch.bool)
+            results.append(
+                kernels.best_continuations(scores, log_probabilities, only_end, 10, end=END)
+            )
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
