@@ -12,6 +12,7 @@ from luong.folder import load_folder
 from luong.reproduce import experiment, luong2015
 from luong.reproduce.experiment import Size
 from luong.search import align_pairs
+from luong.training.report import read_metrics
 
 SIZE = Size(hidden_size=8, vocabulary_size=12)
 
@@ -83,7 +84,7 @@ def test_two_systems(corpus, two_systems, tmp_path, console):
     assert plan["updates"] == 12
     for name in names:
         folder = load_folder(output / name)
-        rows = [json.loads(line) for line in (output / name / "metrics.jsonl").open()]
+        rows = read_metrics(output / name)
         assert [row["step"] for row in rows if row["kind"] == "validation"] == [3, 6, 9, 12]
         assert folder.source_tokenizer.size == 12
         found = json.loads((output / name / "result.json").read_text())

@@ -119,7 +119,8 @@ def test_a_shortlist_keeps_every_member_to_its_tokens(trained_copy: Path, second
     few = everything[:6]
     write_shortlist(Shortlist(few, nothing), trained_copy)
     allowed = set(folder.target_tokenizer.tokens(few.tolist()))
-    results = luong.load([second, trained_copy]).translate(LINES, shortlist=True)
+    translator = luong.load([second, trained_copy])
+    results = translator.translate(LINES, shortlist=True, replace_unknown=False)
     assert {token for result in results for token in result.tokens} <= allowed
 
 

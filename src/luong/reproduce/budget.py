@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import statistics
 import tempfile
 import time
 from collections.abc import Mapping
@@ -49,7 +50,7 @@ class Plan:
 
 
 def seconds_per_update(config: RunConfig) -> float:
-    """Time a few updates of a run, once the first ones have warmed everything up.
+    """The median time of a few updates of a run, once the first have warmed everything up.
 
     Args:
         config: The run; nothing is written to its output folder.
@@ -64,13 +65,14 @@ def seconds_per_update(config: RunConfig) -> float:
         count = WARM_UPDATES + TIMED_UPDATES
         # A corpus of a few batches has them again.
         chosen = list(itertools.islice(itertools.cycle(batches), count))
-        start = time.perf_counter()
+        seconds = []
         with trainer.precision.applied(), BatchLoader(trainer.dataset, chosen) as loader:
-            for number, batch in enumerate(loader):
-                if number == WARM_UPDATES:
-                    start = time.perf_counter()
+            for batch in loader:
+                start = time.perf_counter()
                 trainer.updater.update([batch], config.training.learning_rate)
-            return (time.perf_counter() - start) / TIMED_UPDATES
+                seconds.append(time.perf_counter() - start)
+        # Other work on the machine delays some of them.
+        return statistics.median(seconds[WARM_UPDATES:])
 
 
 def make_plan(

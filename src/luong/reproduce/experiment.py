@@ -105,7 +105,7 @@ def shared_settings(
             },
             "training": {
                 "max_epochs": 100_000,
-                "batch_tokens": 400,
+                "batch_tokens": 250,
                 "learning_rate": 0.004,
                 "decay_start": 0.3,
                 "label_smoothing": 0.0,
