@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from luong.view.curves import INK
 from luong.view.figure import save_figure
@@ -54,6 +55,9 @@ def line_chart(
     axes.set_ylabel(y, fontsize=10, color=INK)
     if logarithmic:
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
     axes.tick_params(which="both", colors=INK, labelsize=9)
     axes.grid(color=INK, alpha=0.15, linewidth=0.6, which="both")
     for side, spine in axes.spines.items():
