@@ -15,6 +15,7 @@ import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from luong.attention import Attention, LearnedQueryAttention, SelfAttention, attend
@@ -45,11 +46,14 @@ _HOMES = {
 }
 
 
-def load(folder: str | Path, *, device: str = "cpu", int8: bool = False) -> Translator:
-    """Open a model folder for translation.
+def load(
+    folder: str | Path | Sequence[str | Path], *, device: str = "cpu", int8: bool = False
+) -> Translator:
+    """Open a model folder for translation, or several as an ensemble.
 
     Args:
-        folder: What `luong train` or `luong quantize` wrote.
+        folder: What `luong train` or `luong quantize` wrote; a list of folders averages the
+            probabilities of their models, which need the same vocabularies.
         device: Where to compute: "cpu", "cuda", ...
         int8: Put the weights in int8: faster on CPUs, and nearly as good.
 
@@ -58,12 +62,16 @@ def load(folder: str | Path, *, device: str = "cpu", int8: bool = False) -> Tran
         `.alignment` and `.attention`.
 
     Raises:
-        UserError: The folder is incomplete, damaged, or of a newer version.
-    """
-    from luong.folder import load_folder
-    from luong.search import Translator
+        UserError: A folder is incomplete, damaged, or of a newer version, or those of an ensemble
+            have different vocabularies.
 
-    return Translator(load_folder(folder, device, int8=int8))
+    Example:
+        >>> luong.load(["runs/a", "runs/b"]).translate("ein Hund").text
+        'a dog'
+    """
+    from luong.search import Translator, load_folders
+
+    return Translator(load_folders(folder, device, int8=int8))
 
 
 def __getattr__(name: str) -> Any:

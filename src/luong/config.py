@@ -174,6 +174,8 @@ class TrainingConfig(Section):
     max_epochs: int = Field(20, ge=1)
     max_minutes: float = Field(0.0, ge=0.0)
     """Wall-clock limit over all resumed parts of the run; 0: none."""
+    max_updates: int = Field(0, ge=0)
+    """Updates of the whole run, at most; 0: as many as the epochs have."""
     batch_tokens: int = Field(2000, ge=1)
     """Padded target positions of a batch, at most."""
     accumulate: int = Field(1, ge=1)

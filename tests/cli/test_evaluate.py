@@ -70,3 +70,9 @@ def test_an_output_that_cannot_be_written_does_not_cost_the_scores(luong, toy, t
     assert ended.code == 1
     assert "out cannot be written: No such file or directory." in ended.error
     assert json.loads(ended.out)["bleu"] >= 0
+
+
+def test_an_ensemble_is_scored(luong, toy, trained, evaluate):
+    files = ["--source", toy / "test.de", "--reference", toy / "test.en"]
+    ended = luong("evaluate", trained, trained, *files, "--json")
+    assert json.loads(ended.out)["bleu"] == json.loads(evaluate("--json"))["bleu"]

@@ -133,3 +133,12 @@ def test_a_person_who_types_is_answered_line_by_line(trained, translator, monkey
     assert ended.value.code == 0
     expected = translator.translate(["eins zwei", "", "drei"])
     assert said == [result.text + "\n" for result in expected]
+
+
+def test_several_folders_are_an_ensemble(luong, trained, trained_copy, refused):
+    once = luong("translate", trained, "--scores", stdin=b"eins zwei\n\ndrei\n")
+    twice = luong("translate", trained, trained_copy, "--scores", stdin=b"eins zwei\n\ndrei\n")
+    assert twice.code == 0
+    assert twice.out == once.out  # the same model twice is that model
+    (trained_copy / "target.json").write_text('{"kind": "word", "tokens": []}')
+    assert "target.json" in refused("translate", trained, trained_copy)

@@ -260,3 +260,17 @@ def test_a_mistake_in_the_data_does_not_claim_the_folder(toy, toy_config, tmp_pa
     assert train(config, console=console).reason == "1 epochs done"
     settings = json.loads((config.output / "config.json").read_bytes())
     assert settings["run"]["training"]["max_epochs"] == 1
+
+
+def test_a_limit_of_updates(toy_config, console):
+    settings = ("training.max_updates=7", "training.decay_start=0", "training.max_epochs=99")
+    result = train(toy_config(*settings), console=console)
+    assert result.reason == "7 updates done"
+    rows = read_metrics(result.folder)
+    rates = [row["learning_rate"] for row in rows if row["kind"] == "train"]
+    # The rate falls to its end over these updates, not over the epochs.
+    assert rates == pytest.approx([0.01 * (8 - step) / 7 for step in range(1, 8)])
+    assert rows[-1]["kind"] == "validation"
+    assert rows[-1]["step"] == 7
+    more = train(toy_config(*settings[1:], "training.max_updates=9"), resume=True, console=console)
+    assert more.reason == "9 updates done"

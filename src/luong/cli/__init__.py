@@ -18,6 +18,7 @@ from luong.cli.demo import demo
 from luong.cli.evaluate import evaluate
 from luong.cli.init import init
 from luong.cli.quantize import quantize
+from luong.cli.reproduce import reproduce
 from luong.cli.shortlist import shortlist
 from luong.cli.train import train
 from luong.cli.translate import translate
@@ -30,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (init, train, translate, evaluate, quantize, shortlist, demo, bench):
+for verb in (init, train, translate, evaluate, quantize, shortlist, demo, bench, reproduce):
     app.command()(verb)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,10 @@ import typer
 
 
 def evaluate(
-    model: Annotated[str, typer.Argument(help="The model folder.", metavar="MODEL")],
+    models: Annotated[
+        list[str],
+        typer.Argument(help="The model folder; several are an ensemble.", metavar="MODEL..."),
+    ],
     source: Annotated[str, typer.Option(help="What to translate.", metavar="FILE")],
     reference: Annotated[str, typer.Option(help="What it should be.", metavar="FILE")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -38,7 +42,7 @@ def evaluate(
 
     search = {"beam_size": beam_size, "batch_size": batch_size, "shortlist": shortlist}
     scores, texts = evaluate_files(
-        model, source, reference, device=device, int8=int8, workers=workers, **search
+        models, source, reference, device=device, int8=int8, workers=workers, **search
     )
     _print_scores(scores, as_json)
     if output:
@@ -59,7 +63,7 @@ def _print_scores(scores: dict[str, Any], as_json: bool) -> None:
 
 
 def evaluate_files(
-    model: str,
+    models: str | Sequence[str],
     source: str,
     reference: str,
     *,
@@ -71,7 +75,7 @@ def evaluate_files(
     """Translate a file and score the result.
 
     Args:
-        model: The model folder.
+        models: The model folder, or those of an ensemble.
         source: The file to translate.
         reference: The file it should become, of as many lines.
         device: Where to compute.
@@ -93,12 +97,13 @@ def evaluate_files(
     from luong.text.corpus import ParallelCorpus
 
     corpus = ParallelCorpus.open(PairFiles(source=Path(source), target=Path(reference)))
-    with open_translator(model, workers=workers, device=device, int8=int8) as translator:
+    with open_translator(models, workers=workers, device=device, int8=int8) as translator:
         start = time.perf_counter()
         results = translator.translate_lines(corpus.source_lines(), **search)
         texts = [result.text for result in results]
         seconds = time.perf_counter() - start
-    language = read_settings(Path(model))["run"]["data"].get("target_language")
+    first = models if isinstance(models, str) else models[0]
+    language = read_settings(Path(first))["run"]["data"].get("target_language")
     found = corpus_scores(texts, list(corpus.target_lines()), target_language=language)
     scores = found._asdict()
     scores["sentences_per_second"] = len(texts) / seconds

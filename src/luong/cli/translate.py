@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def translate(
-    model: Annotated[str, typer.Argument(help="The model folder.", metavar="MODEL")],
+    models: Annotated[
+        list[str],
+        typer.Argument(help="The model folder; several are an ensemble.", metavar="MODEL..."),
+    ],
     beam_size: Annotated[int, typer.Option(min=1, help="Hypotheses kept a sentence.")] = 5,
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Most sentences in a batch.", show_default="64")
@@ -49,7 +52,7 @@ def translate(
         )
     options = {"beam_size": beam_size, "batch_size": batch_size, "shortlist": shortlist}
     with (
-        open_translator(model, workers=workers, device=device, int8=int8) as translator,
+        open_translator(models, workers=workers, device=device, int8=int8) as translator,
         whole_text_file(alignments) as links,
     ):
         for results in _results(translator, input_lines(), n_best or 1, options):

@@ -3,87 +3,39 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
-from typing import Any, Literal, Protocol, Unpack, cast, overload
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from typing import Any, Literal, Unpack, overload
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from luong.errors import UserError, is_out_of_memory
-from luong.models import Seq2Seq
-from luong.models.candidates import CandidateMemory, candidate_step
 from luong.search.beam import Hypothesis, beam_search
 from luong.search.chunks import Source, batch_places, read_chunks
+from luong.search.ensemble import as_one, shortlisted
 from luong.search.links import aligned_rows, word_links
 from luong.search.settings import SearchOptions, SearchSettings
+from luong.search.trained import TrainedModel, evaluating
 from luong.search.translation import Translation, blank_translation
-from luong.text.shortlist import Shortlist
-from luong.text.tokenizers import Tokenizer
 from luong.text.vocabulary import END, PAD, SPECIAL_TOKENS, UNKNOWN
 
 _LINE_BREAK = re.compile("[\r\n]")
 
 
-class SearchModel(Protocol):
-    """The encoder-decoder that a `Translator` drives."""
-
-    def encode(self, source: Tensor, lengths: Tensor) -> tuple[Any, Any]:
-        """Read sources (B, S), each ending with END, into (memory, state)."""
-        ...
-
-    def step(self, tokens: Tensor, state: Any, memory: Any) -> tuple[Any, Any]:
-        """Predict the next tokens, see `beam_search`."""
-        ...
-
-    def modules(self) -> Iterator[nn.Module]:
-        """All layers, to put them in evaluation mode."""
-        ...
-
-
-class TrainedModel(Protocol):
-    """What a `Translator` needs of a model folder."""
-
-    @property
-    def model(self) -> SearchModel:
-        """The network."""
-        ...
-
-    @property
-    def source_tokenizer(self) -> Tokenizer:
-        """Reads the source lines."""
-        ...
-
-    @property
-    def target_tokenizer(self) -> Tokenizer:
-        """Writes the translations."""
-        ...
-
-    @property
-    def alignment_row(self) -> str:
-        """Which row of attention aligns a token, see `aligned_rows`."""
-        ...
-
-    @property
-    def device(self) -> torch.device:
-        """Where the network lies."""
-        ...
-
-    @property
-    def shortlist(self) -> Shortlist | None:
-        """Which target tokens a source is likely to need."""
-        ...
-
-
 class Translator:
-    """Translates lines with a model folder.
+    """Translates lines with a model folder, or with several as an ensemble.
 
     Results keep the order of the lines, one for each line, whatever the batch size. Blank lines,
     and lines without a single token, are not shown to the model and become empty translations.
 
     Args:
         folder: A loaded model folder, or anything with its `model`, `source_tokenizer`,
-            `target_tokenizer`, `alignment_row` and `device`.
+            `target_tokenizer`, `alignment_row` and `device`; or a list of such, whose
+            probabilities are averaged.
+
+    Raises:
+        UserError: The folders of an ensemble have different vocabularies.
 
     Example:
         >>> translator = Translator(load_folder("runs/de-en"))
@@ -91,8 +43,8 @@ class Translator:
         'a dog'
     """
 
-    def __init__(self, folder: TrainedModel) -> None:
-        self.folder = folder
+    def __init__(self, folder: TrainedModel | Sequence[TrainedModel]) -> None:
+        self.folder = as_one(folder)
 
     @overload
     def translate(  # type: ignore[overload-overlap]
@@ -246,14 +198,13 @@ class Translator:
         for row, source in enumerate(batch):
             padded[row, : lengths[row] + 1] = torch.tensor([*source.ids, END])
         limits = torch.tensor([settings.max_length(length) for length in lengths])
-        with torch.inference_mode(), torch.autocast(device.type, enabled=False), _evaluating(model):
+        with torch.inference_mode(), torch.autocast(device.type, enabled=False), evaluating(model):
             memory, state = model.encode(padded.to(device), torch.tensor(lengths).to(device) + 1)
             step: Any = model.step
             tokens = None
             if settings.shortlist:
                 tokens, allowed = self._candidates(batch)
-                step = candidate_step(cast(Seq2Seq, model), tokens)
-                memory = CandidateMemory(memory, allowed)
+                step, memory = shortlisted(model, memory, tokens, allowed)
             found = beam_search(
                 step,
                 state,
@@ -328,16 +279,3 @@ def _copies(ids: list[int], attention: Tensor, source: Source) -> dict[int, str]
         )
         if weight > 0
     }
-
-
-@contextmanager
-def _evaluating(model: SearchModel) -> Iterator[None]:
-    """Put layers that are in training mode in evaluation mode for a while."""
-    training = [module for module in model.modules() if module.training]
-    for module in training:
-        module.training = False
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True

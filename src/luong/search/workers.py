@@ -9,7 +9,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
-from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -17,8 +16,8 @@ from typing import Any, NamedTuple, Self
 import torch
 
 from luong.errors import UserError
-from luong.folder import load_folder
 from luong.search.chunks import Source, batch_places, read_chunks
+from luong.search.ensemble import FolderPaths, load_folders
 from luong.search.settings import SearchSettings
 from luong.search.translation import Translation, blank_translation
 from luong.search.translator import Translator
@@ -30,12 +29,12 @@ _Plain = list[list[dict[str, Any]]]  # translations as they travel between proce
 
 @contextmanager
 def open_translator(
-    path: str | Path, *, workers: int = 1, device: str = "cpu", int8: bool = False
+    path: FolderPaths, *, workers: int = 1, device: str = "cpu", int8: bool = False
 ) -> Iterator[Translator]:
     """A translator in this process, or a `TranslatorPool` of several, for a `with` block.
 
     Args:
-        path: The model folder.
+        path: The model folder, or those of an ensemble.
         workers: How many processes; 1 translates in this one.
         device: Where to compute.
         int8: Put the weights in int8.
@@ -49,7 +48,7 @@ def open_translator(
         'a dog'
     """
     if workers == 1:
-        yield Translator(load_folder(path, device, int8=int8))
+        yield Translator(load_folders(path, device, int8=int8))
         return
     with TranslatorPool(path, workers=workers, device=device, int8=int8) as pool:
         yield pool
@@ -69,7 +68,7 @@ class TranslatorPool(Translator):
     `if __name__ == "__main__":`, since each process imports it.
 
     Args:
-        path: The model folder.
+        path: The model folder, or those of an ensemble.
         workers: How many processes; each gets 1 / workers of torch's threads, one at least.
         device: Where to compute.
         int8: Put the weights in int8.
@@ -84,7 +83,7 @@ class TranslatorPool(Translator):
     """
 
     def __init__(
-        self, path: str | Path, *, workers: int, device: str = "cpu", int8: bool = False
+        self, path: FolderPaths, *, workers: int, device: str = "cpu", int8: bool = False
     ) -> None:
         if workers < 1:
             raise ValueError(f"workers must be 1 or more, not {workers}")
@@ -94,9 +93,9 @@ class TranslatorPool(Translator):
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="luong-worker")
         try:
             for _ in range(workers):
-                self._workers.append(_start(str(path), device, int8, threads))
+                self._workers.append(_start(path, device, int8, threads))
             # Reads the lines here, and tells of a damaged folder while the workers still start.
-            super().__init__(load_folder(path))
+            super().__init__(load_folders(path))
             for worker in self._workers:
                 _receive(worker)
                 self._idle.put(worker)
@@ -181,7 +180,7 @@ def _results(chunk: _Chunk) -> Iterator[list[Translation]]:
             yield [blank_translation(line)]
 
 
-def _start(path: str, device: str, int8: bool, threads: int) -> _Worker:
+def _start(path: FolderPaths, device: str, int8: bool, threads: int) -> _Worker:
     """Start a process; Ctrl-C, which reaches all processes of a terminal, must not reach it."""
     context = get_context("spawn")  # Threads of torch do not survive a fork.
     resource_tracker.ensure_running()  # Its start unblocks Ctrl-C.
@@ -230,12 +229,14 @@ def _receive(worker: _Worker) -> _Plain:
     return answer  # type: ignore[no-any-return]
 
 
-def _work(channel: Connection[Any, Any], path: str, device: str, int8: bool, threads: int) -> None:
+def _work(
+    channel: Connection[Any, Any], path: FolderPaths, device: str, int8: bool, threads: int
+) -> None:
     """A worker: says None when it is ready, then answers batches until the channel ends."""
     torch.set_num_threads(threads)
     try:
         try:
-            translator = Translator(load_folder(path, device, int8=int8))
+            translator = Translator(load_folders(path, device, int8=int8))
         except UserError as error:
             channel.send(error)
             return

@@ -62,7 +62,7 @@ class SubwordTokenizer:
         first = range(min(len(SPECIAL_TOKENS), self.size))
         if tuple(self._processor.IdToPiece(id) for id in first) != SPECIAL_TOKENS:
             raise ValueError(f"the model's first pieces are not {', '.join(SPECIAL_TOKENS)}")
-        self._model = model
+        self.model = model
 
     @classmethod
     def train(cls, lines: Iterable[str], size: int, algorithm: str = "unigram") -> SubwordTokenizer:
@@ -167,7 +167,7 @@ class SubwordTokenizer:
 
     def save(self, folder: Path, name: str) -> None:
         """See `Tokenizer.save`."""
-        write_whole(folder / f"{name}.model", self._model)
+        write_whole(folder / f"{name}.model", self.model)
 
 
 def _training_lines(lines: Iterable[str], failures: list[Exception]) -> Iterator[str]:

@@ -24,6 +24,7 @@ __all__ = [
     "WordTokenizer",
     "load_tokenizer",
     "load_tokenizers",
+    "same_tokenizer",
     "save_tokenizers",
     "train_tokenizers",
 ]
@@ -146,3 +147,13 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
         raise UserError(
             f"{path} is not a tokenizer of luong: {error}. Copy the folder again, or train again."
         ) from None
+
+
+def same_tokenizer(first: Tokenizer, second: Tokenizer) -> bool:
+    """Whether two tokenizers give every line the same ids, and every id the same text."""
+    if isinstance(first, SubwordTokenizer) and isinstance(second, SubwordTokenizer):
+        return first.model == second.model
+    for kind in (WordTokenizer, CharacterTokenizer):
+        if isinstance(first, kind) and isinstance(second, kind):
+            return first.vocabulary.to_json() == second.vocabulary.to_json()
+    return first is second

@@ -25,7 +25,7 @@ from luong.text.corpus import ParallelCorpus
 
 FORMAT = 1
 
-_MAY_CHANGE = {"max_epochs", "max_minutes", "patience", "save_every"}
+_MAY_CHANGE = {"max_epochs", "max_minutes", "max_updates", "patience", "save_every"}
 
 
 @dataclass
@@ -221,6 +221,6 @@ def _check_identity(saved: dict[str, Any], current: dict[str, Any]) -> None:
         )
         raise UserError(
             f"This run cannot be resumed with other settings or data: {changes}. Set them back, "
-            "or train into another output folder. Only the limits of time and epochs, patience, "
-            "and how often to save may change."
+            "or train into another output folder. Only the limits of time, epochs and updates, "
+            "patience, and how often to save may change."
         )

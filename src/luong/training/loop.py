@@ -274,6 +274,8 @@ class Trainer:
             return f"no better {training.best_by} in {training.patience} validations"
         if progress.epoch > training.max_epochs:
             return f"{training.max_epochs} epochs done"
+        if training.max_updates and progress.update >= training.max_updates:
+            return f"{training.max_updates} updates done"
         if progress.planned_updates and progress.update >= progress.planned_updates:
             return f"{progress.planned_updates} planned updates done"
         if training.max_minutes and self._seconds() >= 60 * training.max_minutes:
@@ -310,13 +312,20 @@ class Trainer:
         )
 
     @property
+    def _most_updates(self) -> int:
+        """Updates of the whole run, were there no limit of time."""
+        training = self.config.training
+        updates = training.max_epochs * self.updates_per_epoch
+        return min(updates, training.max_updates or updates)
+
+    @property
     def _planned_updates(self) -> int | None:
         """Updates of the whole run; None while a time limit makes it unknown."""
         progress, training = self.progress, self.config.training
         if progress.planned_updates is None and self.schedule.needs_plan and training.max_minutes:
             self._estimate_updates()
             return progress.planned_updates
-        return progress.planned_updates or training.max_epochs * self.updates_per_epoch
+        return progress.planned_updates or self._most_updates
 
     def _estimate_updates(self) -> None:
         """Under a time limit, plan the updates once, shortly before the rate is to fall."""
@@ -326,7 +335,7 @@ class Trainer:
         seconds = self._seconds()
         left = max(0.0, 60 * training.max_minutes - seconds - progress.validation_seconds)
         planned = progress.update + max(1, int(left * progress.update / seconds))
-        progress.planned_updates = min(planned, training.max_epochs * self.updates_per_epoch)
+        progress.planned_updates = min(planned, self._most_updates)
         progress.planned_minutes = training.max_minutes
         self.report.say(f"planned   {progress.planned_updates} updates in the time limit")
         self._save()
@@ -356,7 +365,7 @@ class Trainer:
 
     def _fraction_done(self) -> float:
         training = self.config.training
-        planned = self.progress.planned_updates or training.max_epochs * self.updates_per_epoch
+        planned = self.progress.planned_updates or self._most_updates
         done = self.progress.update / planned
         if training.max_minutes:
             done = max(done, self._seconds() / (60 * training.max_minutes))

@@ -1,0 +1,1 @@
+"""The papers' experiments on a corpus and a machine of one's own, each in one command."""
