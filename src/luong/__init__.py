@@ -1,4 +1,4 @@
-"""Attention for sequences: layers, and a trainer, translator and evaluator built on them.
+"""Attention for sequences: layers, and a trainer, translator and classifier built on them.
 
 Names are loaded when they are first used, so that `import luong` is instant.
 
@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from luong.attention import Attention, LearnedQueryAttention, SelfAttention, attend
+    from luong.classification import Classification, Classifier
     from luong.errors import UserError
     from luong.search import Translation, Translator, TranslatorPool
 
 __all__ = [
     "Attention",
+    "Classification",
+    "Classifier",
     "LearnedQueryAttention",
     "SelfAttention",
     "Translation",
@@ -35,6 +38,8 @@ __all__ = [
 
 _HOMES = {
     "Attention": "luong.attention",
+    "Classification": "luong.classification",
+    "Classifier": "luong.classification",
     "LearnedQueryAttention": "luong.attention",
     "SelfAttention": "luong.attention",
     "attend": "luong.attention",
@@ -45,25 +50,33 @@ _HOMES = {
 }
 
 
-def load(folder: str | Path, *, device: str = "cpu", int8: bool = False) -> Translator:
-    """Open a model folder for translation.
+def load(folder: str | Path, *, device: str = "cpu", int8: bool = False) -> Any:
+    """Open a model folder for use.
 
     Args:
         folder: What `luong train` or `luong quantize` wrote.
         device: Where to compute: "cpu", "cuda", ...
-        int8: Put the weights in int8: faster on CPUs, and nearly as good.
+        int8: Put the weights of a translator in int8: faster on CPUs, and nearly as good.
 
     Returns:
-        A translator; `.translate(text_or_list)` gives results with `.text`, `.score`, `.tokens`,
-        `.alignment` and `.attention`.
+        Of a folder of translation a translator; `.translate(text_or_list)` gives results with
+        `.text`, `.score`, `.tokens`, `.alignment` and `.attention`. Of a folder of classification
+        a classifier; `.classify(text_or_list)` gives results with `.label`, `.probability`,
+        `.probabilities` and `.sentences`.
 
     Raises:
         UserError: The folder is incomplete, damaged, or of a newer version.
     """
-    from luong.folder import load_folder
+    from luong.folder import load_any_folder
+
+    opened = load_any_folder(folder, device, int8=int8)
+    if opened.config.task == "classify":
+        from luong.classification import Classifier
+
+        return Classifier(opened)
     from luong.search import Translator
 
-    return Translator(load_folder(folder, device, int8=int8))
+    return Translator(opened)
 
 
 def __getattr__(name: str) -> Any:

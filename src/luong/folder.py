@@ -13,7 +13,6 @@ import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor, nn
-
 from typing_extensions import TypeVar
 
 from luong.config import AnyConfig, ClassifierConfig, RunConfig, parse_config
@@ -141,8 +140,24 @@ def load_folder(path: str | Path, device: str = "cpu", *, int8: bool = False) ->
     """
     folder = load_any_folder(path, device, int8=int8)
     if folder.config.task != "translate":
-        raise UserError(f"{path} is a classifier, not a translator. Use it by: luong classify {path}")
+        raise UserError(
+            f"{path} is a classifier, not a translator. Use it by: luong classify {path}"
+        )
     return cast(ModelFolder, folder)
+
+
+def load_classifier_folder(path: str | Path, device: str = "cpu") -> ClassifierFolder:
+    """Read the model folder of a classifier, as `load_folder` does.
+
+    Raises:
+        UserError: See `load_folder`; or it is a translator.
+    """
+    folder = load_any_folder(path, device)
+    if folder.config.task != "classify":
+        raise UserError(
+            f"{path} is a translator, not a classifier. Use it by: luong translate {path}"
+        )
+    return cast(ClassifierFolder, folder)
 
 
 def load_any_folder(path: str | Path, device: str = "cpu", *, int8: bool = False) -> AnyFolder:

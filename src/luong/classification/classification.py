@@ -12,6 +12,10 @@ _PALE = 0.75
 """The strongest shade: letters on it are legible on light and on dark ground."""
 
 
+WordWeight = tuple[int, int, float]
+"""Start and end of a word in its sentence, and its share of the sentence's attention."""
+
+
 class Sentence(NamedTuple):
     """A sentence with the attention paid to it.
 
@@ -24,7 +28,7 @@ class Sentence(NamedTuple):
 
     text: str
     weight: float
-    words: list[tuple[int, int, float]]
+    words: list[WordWeight]
 
 
 @dataclass(frozen=True, eq=False)

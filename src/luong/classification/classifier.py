@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from luong.classification.classification import Classification, Sentence
+from luong.classification.classification import Classification, Sentence, WordWeight
 from luong.folder import ClassifierFolder
 from luong.text.document_dataset import DocumentReader, make_batch
-from luong.text.encoding import Encoding
+from luong.text.encoding import Encoding, Span
 from luong.text.sentences import split_sentences
 
 _DOCUMENTS = 64
@@ -88,7 +88,7 @@ class Classifier:
     @torch.inference_mode()
     def _classified(
         self, documents: list[list[Encoding]]
-    ) -> list[tuple[list[float], list[tuple[float, list[tuple[int, int, float]]]]]]:
+    ) -> list[tuple[list[float], list[tuple[float, list[WordWeight]]]]]:
         """Of each document the probabilities, and the weights of its sentences and words."""
         folder = self.folder
         sentences = [encoding for document in documents for encoding in document]
@@ -111,8 +111,9 @@ class Classifier:
             strict=True,
         ):
             weights = [
-                (share, [(*span, weight) for span, weight in zip(encoding.spans, next(of_words))])
-                for encoding, share in zip(document, shares)
+                (share, _with_weights(encoding.spans, next(of_words)))
+                # Both rows of weights go on in padding.
+                for encoding, share in zip(document, shares, strict=False)
             ]
             results.append((row, weights))
         return results
@@ -122,7 +123,7 @@ class Classifier:
         text: str,
         sentences: Sequence[str],
         probabilities: list[float],
-        weights: list[tuple[float, list[tuple[int, int, float]]]],
+        weights: list[tuple[float, list[WordWeight]]],
     ) -> Classification:
         names = self.label_names
         chosen = classified(probabilities, self.folder.config.data.multi_label)
@@ -132,7 +133,8 @@ class Classifier:
             probabilities=dict(zip(names, probabilities, strict=True)),
             sentences=[
                 Sentence(sentence, share, words)
-                for sentence, (share, words) in zip(sentences, weights)
+                # Those beyond the limit were not read.
+                for sentence, (share, words) in zip(sentences, weights, strict=False)
             ],
         )
 
@@ -153,6 +155,10 @@ def classified(probabilities: Sequence[float], multi_label: bool) -> list[int]:
     if multi_label:
         return [id for id, probability in enumerate(probabilities) if probability >= 0.5]
     return [max(range(len(probabilities)), key=probabilities.__getitem__)]
+
+
+def _with_weights(spans: Sequence[Span], weights: Sequence[float]) -> list[WordWeight]:
+    return [(*span, weight) for span, weight in zip(spans, weights, strict=False)]
 
 
 def _fitting(documents: list[list[Encoding]]) -> int:

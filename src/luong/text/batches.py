@@ -42,8 +42,8 @@ class TrainingBatch(Protocol):
         """Pairs or documents."""
 
     @property
-    def size(self) -> str:
-        """What one example is and how large, for messages."""
+    def noun(self) -> str:
+        """What an example is called."""
 
     def halves(self) -> Sequence[TrainingBatch]:
         """Two batches of half the examples; this one if it has only one."""
@@ -79,9 +79,9 @@ class Batch(NamedTuple):
         return len(self.source)
 
     @property
-    def size(self) -> str:
-        """What one example is, for messages."""
-        return f"pair of {self.source.shape[1] + self.target_output.shape[1]} tokens"
+    def noun(self) -> str:
+        """What an example is called."""
+        return "pair"
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on a device."""

@@ -79,9 +79,9 @@ class DocumentBatch(NamedTuple):
         return len(self.sentence_counts)
 
     @property
-    def size(self) -> str:
-        """What one example is, for messages."""
-        return f"document of {self.source_tokens} words"
+    def noun(self) -> str:
+        """What an example is called."""
+        return "document"
 
     def to(self, device: torch.device | str) -> DocumentBatch:
         """The same batch on a device."""

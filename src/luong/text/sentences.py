@@ -51,6 +51,7 @@ def _ends_sentence(line: str, start: int, match: re.Match[str]) -> bool:
     if match.start() and line[match.start() - 1].isspace():
         return True
     following = line[match.end() : match.end() + 1]
-    if following.islower() and ("!" not in marks and "?" not in marks or match["close"]):
+    asks_or_shouts = "!" in marks or "?" in marks
+    if following.islower() and (match["close"] or not asks_or_shouts):
         return False
     return marks != "." or bool(match["close"]) or not _INITIAL.search(line[start : match.start()])

@@ -186,13 +186,12 @@ class ClassificationTask(Task[ClassifierConfig]):
         return Validated(scores, {}, self._samples(folder))
 
     @torch.inference_mode()
-    def _outputs(
-        self, folder: ClassifierFolder
-    ) -> tuple[float, list[list[str]], list[list[str]]]:
+    def _outputs(self, folder: ClassifierFolder) -> tuple[float, list[list[str]], list[list[str]]]:
         """The likelihood of the validation data, and the labels found and expected."""
         multi_label = self.config.data.multi_label
         total = 0.0
-        found, expected = [], []
+        found: list[list[str]] = []
+        expected: list[list[str]] = []
         budget = self.config.training.batch_tokens
         for positions in self.valid.plan(batch_tokens=budget, seed=0, epoch=0):
             batch = self.valid.batch(positions).to(folder.device)
@@ -200,19 +199,24 @@ class ClassificationTask(Task[ClassifierConfig]):
             ones = torch.ones_like(logits[0])
             loss = classification_loss(logits, batch.targets, ones, multi_label=multi_label)
             total += loss.likelihood.item()
-            for row in probabilities_of(logits, multi_label).tolist():
-                found.append(self.labels.tokens(classified(row, multi_label)))
-            for row in batch.targets.tolist():
-                expected.append(self.labels.tokens([id for id, one in enumerate(row) if one]))
+            found += [
+                self.labels.tokens(classified(row, multi_label))
+                for row in probabilities_of(logits, multi_label).tolist()
+            ]
+            expected += [
+                self.labels.tokens([id for id, one in enumerate(row) if one])
+                for row in batch.targets.tolist()
+            ]
         return total, found, expected
 
     def _samples(self, folder: ClassifierFolder) -> list[tuple[Classification, str]]:
-        documents = [(_excerpt(sample.sentences), sample.sentences) for sample in self.samples]
+        documents = [(excerpt(sample.sentences), sample.sentences) for sample in self.samples]
         results = Classifier(folder).classify_documents(documents)
         references = [",".join(sample.labels) for sample in self.samples]
         return list(zip(results, references, strict=True))
 
 
-def _excerpt(sentences: list[str]) -> str:
+def excerpt(sentences: list[str]) -> str:
+    """The beginning of a document on one line."""
     text = " ".join(" ".join(sentences).split())
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

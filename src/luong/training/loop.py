@@ -129,9 +129,7 @@ class Trainer:
         self.folder = ModelFolder(
             config, averaged, *self.task.tokenizers, precision=self.precision.saved
         )
-        self.updater = Updater(
-            self.model, config.training, self.precision.dtype, self.task.loss
-        )
+        self.updater = Updater(self.model, config.training, self.precision.dtype, self.task.loss)
         self.schedule = Schedule(config.training)
         self.progress = Progress()
         if saved:

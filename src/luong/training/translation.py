@@ -72,9 +72,7 @@ class TranslationTask(Task[RunConfig]):
         return collate(self.dataset, positions)
 
     @override
-    def loss(
-        self, model: Seq2Seq, batch: Batch, settings: TrainingSettings, divisor: int
-    ) -> Loss:
+    def loss(self, model: Seq2Seq, batch: Batch, settings: TrainingSettings, divisor: int) -> Loss:
         return translation_loss(model, batch, settings, divisor)
 
     @override

@@ -101,17 +101,21 @@ class Updater:
         return target_tokens * loss.item(), likelihood.item()
 
     def _halved(self, batches: Sequence[TrainingBatch]) -> list[TrainingBatch]:
-        largest = max(batches, key=lambda batch: batch.examples)
-        if largest.examples == 1:
-            longest = max(batches, key=lambda batch: batch.source_tokens + batch.target_tokens)
+        largest = max(batch.examples for batch in batches)
+        noun = batches[0].noun
+        if largest == 1:
+            longest = max(_tokens(batch) for batch in batches)
             raise UserError(
-                f"Out of memory with a single {longest.size}. Lower the longest that `[data]` "
-                "allows, or the sizes of the model."
+                f"Out of memory with a single {noun} of {longest} tokens. Lower what `[data]` "
+                "allows a longest one to have, or the sizes of the model."
             )
         self.optimizer.zero_grad()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
-        logger.warning(
-            "out of memory with %d examples; trying again with half as many", largest.examples
-        )
+        logger.warning("out of memory with %d %ss; trying again with half as many", largest, noun)
         return [half for batch in batches for half in batch.halves()]
+
+
+def _tokens(batch: TrainingBatch) -> int:
+    """Of the one example in a batch; the loss of a document is not a mean over its words."""
+    return batch.source_tokens + (batch.target_tokens if batch.noun == "pair" else 0)
