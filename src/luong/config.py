@@ -96,6 +96,14 @@ class TokensConfig(Section):
     """Words or characters seen less often than this are unknown; not for `subword`."""
 
 
+class WordsConfig(TokensConfig):
+    """How the text of a classifier becomes tokens."""
+
+    kind: Literal["word", "character", "subword"] = "word"
+    vocabulary_size: int = Field(20000, ge=5)
+    minimum_count: int = Field(2, ge=1)
+
+
 class AttentionConfig(Section):
     """The attention of the decoder."""
 
@@ -340,7 +348,7 @@ class ClassifierConfig(BaseRunConfig):
 
     task: Literal["classify"]
     data: DocumentsConfig
-    tokens: TokensConfig = TokensConfig(kind="word", vocabulary_size=20000, minimum_count=2)
+    tokens: WordsConfig = WordsConfig()
     model: HierarchyConfig = HierarchyConfig()
     training: ClassifierTrainingConfig = ClassifierTrainingConfig()
 

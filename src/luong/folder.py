@@ -140,9 +140,7 @@ def load_folder(path: str | Path, device: str = "cpu", *, int8: bool = False) ->
     """
     folder = load_any_folder(path, device, int8=int8)
     if folder.config.task != "translate":
-        raise UserError(
-            f"{path} is a classifier, not a translator. Use it by: luong classify {path}"
-        )
+        raise UserError(f"{path} is a classifier, not a translator. Use `luong classify` with it.")
     return cast(ModelFolder, folder)
 
 
@@ -154,9 +152,7 @@ def load_classifier_folder(path: str | Path, device: str = "cpu") -> ClassifierF
     """
     folder = load_any_folder(path, device)
     if folder.config.task != "classify":
-        raise UserError(
-            f"{path} is a translator, not a classifier. Use it by: luong translate {path}"
-        )
+        raise UserError(f"{path} is a translator, not a classifier. Use `luong translate` with it.")
     return cast(ClassifierFolder, folder)
 
 

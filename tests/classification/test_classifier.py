@@ -1,5 +1,6 @@
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -60,11 +61,11 @@ def test_no_texts(classifier):
     assert classifier.classify([]) == []
 
 
-def test_what_is_beyond_the_limits_is_not_read(trained_classifier, reviews_config):
+def test_what_is_beyond_the_limits_is_not_read(trained_classifier):
     folder = luong.load(trained_classifier).folder
     data = folder.config.data.model_copy(update={"max_sentences": 2, "max_words": 3})
     config = folder.config.model_copy(update={"data": data})
-    limited = luong.Classifier(type(folder)(config, *list(folder.__dict__.values())[1:]))
+    limited = luong.Classifier(replace(folder, config=config))
     result = limited.classify("One two three four. Five. Six.")
     assert [len(sentence.words) for sentence in result.sentences] == [3, 2]
 

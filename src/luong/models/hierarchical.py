@@ -138,8 +138,8 @@ class HierarchicalClassifier(nn.Module):
 
 def _rows_of_documents(vectors: Tensor, counts: Tensor) -> Tensor:
     """Sentence vectors (N, H) as documents (B, L, H), zeros in padding."""
-    longest = int(counts.max()) if len(counts) else 0
+    longest, size = int(counts.max()) if len(counts) else 0, vectors.shape[-1]
     present = masks.from_lengths(counts, longest).view(-1)
-    empty = vectors.new_zeros(len(present), vectors.shape[-1])
-    padded = empty.index_copy(0, present.nonzero().squeeze(1), vectors)
-    return padded.view(len(counts), longest, -1)
+    places = present.nonzero().squeeze(1)
+    padded = vectors.new_zeros(len(present), size).index_copy(0, places, vectors)
+    return padded.view(len(counts), longest, size)
