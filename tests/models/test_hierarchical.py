@@ -71,6 +71,7 @@ def by_hand(model, document):
     return model.output.weight @ vector + model.output.bias, of_sentences, of_words
 
 
+@torch.no_grad()
 def test_the_network_equals_a_loop_by_hand():
     model = make_model()
     found = model(*batch(DOCUMENTS), need_weights=True)

@@ -15,6 +15,7 @@ from luong.text.sentences import split_sentences
         ("你好。再见！真的？是", ["你好。", "再见！", "真的？", "是"]),
         ("a title\n\n  and a line\r\nmore", ["a title", "and a line", "more"]),
         ("tokens , as found . next one ! end", ["tokens , as found .", "next one !", "end"]),
+        ("titan a . e . is here . yes", ["titan a . e . is here .", "yes"]),
         ("", []),
         (" \n\t ", []),
         ("...", ["..."]),

@@ -15,7 +15,8 @@ def split_sentences(text: str) -> list[str]:
     A sentence ends with `.`, `!`, `?` or `…` before white space, and with `。`, `！` or `？`
     anywhere; closing quotes and brackets go with it. A `.` or `…` before a small letter ends
     nothing, nor does a `.` after an initial or an abbreviation of single letters ("J. Smith",
-    "e.g. Rome"). In tokenised text, where white space stands before the mark, it always ends one.
+    "e.g. Rome"). In tokenised text, where white space stands before the mark, it ends one before
+    small letters, too.
 
     Args:
         text: Plain text.
@@ -48,10 +49,11 @@ def _ends_sentence(line: str, start: int, match: re.Match[str]) -> bool:
         return True
     if not match["space"]:
         return False
+    before = line[start : match.start()].rstrip()
     if match.start() and line[match.start() - 1].isspace():
-        return True
+        return marks != "." or not _INITIAL.search(before)
     following = line[match.end() : match.end() + 1]
     asks_or_shouts = "!" in marks or "?" in marks
     if following.islower() and (match["close"] or not asks_or_shouts):
         return False
-    return marks != "." or bool(match["close"]) or not _INITIAL.search(line[start : match.start()])
+    return marks != "." or bool(match["close"]) or not _INITIAL.search(before)
