@@ -215,8 +215,8 @@ def _sample_section(samples: Sequence[Sample], references: Sequence[str] | None)
         "Samples",
         f'<table class="samples">\n<thead><tr>{head}</tr></thead>\n<tbody>\n'
         + "\n".join(rows)
-        + '\n</tbody>\n</table>\n<p class="note">Score: the log-probability, normalised '
-        "by length as in the beam search; 0 is certain.</p>",
+        + '\n</tbody>\n</table>\n<p class="note">Score: the log-probability, '
+        "of a translation normalised by length as in the beam search; 0 is certain.</p>",
     )
 
 
