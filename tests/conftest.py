@@ -1,5 +1,6 @@
 """What every test starts from: one seed, one thread, no settings of the shell; and a toy run."""
 
+import json
 import random
 import shutil
 from io import StringIO
@@ -11,9 +12,9 @@ from hypothesis import settings
 from rich.console import Console
 
 import luong
-from luong.config import RunConfig, load_config
+from luong.config import ClassifierConfig, RunConfig, load_config
 from luong.search import Translator
-from luong.training import precision, train
+from luong.training import train
 
 # These tensors are so small that a second thread only waits for the first.
 torch.set_num_threads(1)
@@ -81,16 +82,45 @@ LEARNABLE = [
 ]
 
 
+# A review is as good as the one of these words in it; the others mean nothing.
+GOOD, BAD = ("good", "great", "fine"), ("bad", "dull", "awful")
+OTHERS = ("film", "the", "plot", "actors", "it", "was")
+
+REVIEWS_RUN = """
+task = "classify"
+output = "unset"
+seed = 3
+[data]
+train = { file = "FOLDER/train.jsonl" }
+valid = { file = "FOLDER/dev.jsonl" }
+[tokens]
+minimum_count = 1
+[model]
+embedding_size = 8
+hidden_size = 8
+dropout = 0.1
+[training]
+max_epochs = 6
+batch_tokens = 300
+learning_rate = 0.03
+average_decay = 0.9
+precision = "float32"
+device = "cpu"
+log_every = 1
+"""
+
+
 @pytest.fixture(scope="session")
 def _cache(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("cache") / "precision.json"
+    return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture(autouse=True)
 def _same_start(monkeypatch, _cache):
     torch.manual_seed(1)
-    # What is measured in a test must not decide how its user's runs multiply.
-    monkeypatch.setattr(precision, "cache_file", lambda: _cache)
+    # What is measured in a test must not decide how its user's runs multiply; a process that a test
+    # starts must multiply as the test does.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(_cache))
     monkeypatch.delenv("LUONG_BACKEND", raising=False)
 
 
@@ -143,3 +173,45 @@ def translator(trained) -> Translator:
 def trained_copy(trained, tmp_path) -> Path:
     """A copy of the trained folder, to be damaged."""
     return Path(shutil.copytree(trained, tmp_path / "copy"))
+
+
+def _write_reviews(path: Path, count: int, seed: int) -> None:
+    dice = random.Random(seed)
+    lines = []
+    for _ in range(count):
+        label, words = dice.choice([("good", GOOD), ("bad", BAD)])
+        sentences = [dice.choices(OTHERS, k=dice.randint(1, 5)) for _ in range(dice.randint(1, 4))]
+        dice.choice(sentences).append(dice.choice(words))
+        text = " ".join(" ".join(words).capitalize() + "." for words in sentences)
+        lines.append(json.dumps({"text": text, "label": label}) + "\n")
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def reviews(tmp_path_factory) -> Path:
+    """A folder with run.toml, train.jsonl (80 documents), dev.jsonl and test.jsonl (20 each)."""
+    folder = tmp_path_factory.mktemp("reviews")
+    for name, count, seed in (("train", 80, 1), ("dev", 20, 2), ("test", 20, 3)):
+        _write_reviews(folder / f"{name}.jsonl", count, seed)
+    settings = REVIEWS_RUN.replace("FOLDER", str(folder))
+    (folder / "run.toml").write_text(settings, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def reviews_config(reviews, tmp_path):
+    """Makes the settings of a run on the reviews, with overrides as `section.key=value`."""
+
+    def make(*overrides: str) -> ClassifierConfig:
+        return load_config(reviews / "run.toml", [f"output={tmp_path / 'run'}", *overrides])
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def trained_classifier(reviews, tmp_path_factory) -> Path:
+    """The model folder of a finished run on the reviews, to be read only."""
+    output = tmp_path_factory.mktemp("classifier") / "model"
+    config = load_config(reviews / "run.toml", [f"output={output}", "training.max_epochs=12"])
+    train(config, console=Console(file=StringIO()))
+    return output

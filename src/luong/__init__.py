@@ -1,4 +1,4 @@
-"""Attention for sequences: layers, and a trainer, translator and evaluator built on them.
+"""Attention for sequences: layers, and a trainer, translator and classifier built on them.
 
 Names are loaded when they are first used, so that `import luong` is instant.
 
@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from luong.attention import Attention, LearnedQueryAttention, SelfAttention, attend
+    from luong.classification import Classification, Classifier
     from luong.errors import UserError
     from luong.search import Translation, Translator, TranslatorPool
 
 __all__ = [
     "Attention",
+    "Classification",
+    "Classifier",
     "LearnedQueryAttention",
     "SelfAttention",
     "Translation",
@@ -36,6 +39,8 @@ __all__ = [
 
 _HOMES = {
     "Attention": "luong.attention",
+    "Classification": "luong.classification",
+    "Classifier": "luong.classification",
     "LearnedQueryAttention": "luong.attention",
     "SelfAttention": "luong.attention",
     "attend": "luong.attention",
@@ -48,18 +53,20 @@ _HOMES = {
 
 def load(
     folder: str | Path | Sequence[str | Path], *, device: str = "cpu", int8: bool = False
-) -> Translator:
-    """Open a model folder for translation, or several as an ensemble.
+) -> Any:
+    """Open a model folder for use, or several translators as an ensemble.
 
     Args:
         folder: What `luong train` or `luong quantize` wrote; a list of folders averages the
             probabilities of their models, which need the same vocabularies.
         device: Where to compute: "cpu", "cuda", ...
-        int8: Put the weights in int8: faster on CPUs, and nearly as good.
+        int8: Put the weights of a translator in int8: faster on CPUs, and nearly as good.
 
     Returns:
-        A translator; `.translate(text_or_list)` gives results with `.text`, `.score`, `.tokens`,
-        `.alignment` and `.attention`.
+        Of a folder of translation a translator; `.translate(text_or_list)` gives results with
+        `.text`, `.score`, `.tokens`, `.alignment` and `.attention`. Of a folder of classification
+        a classifier; `.classify(text_or_list)` gives results with `.label`, `.probability`,
+        `.probabilities` and `.sentences`.
 
     Raises:
         UserError: A folder is incomplete, damaged, or of a newer version, or those of an ensemble
@@ -71,6 +78,15 @@ def load(
     """
     from luong.search import Translator, load_folders
 
+    if isinstance(folder, str | Path):
+        from luong.folder import load_any_folder
+
+        opened = load_any_folder(folder, device, int8=int8)
+        if opened.config.task == "classify":
+            from luong.classification import Classifier
+
+            return Classifier(opened)
+        return Translator(opened)
     return Translator(load_folders(folder, device, int8=int8))
 
 

@@ -54,6 +54,34 @@ class DataConfig(Section):
     """Training pairs with more tokens than this on either side are left out, and counted."""
 
 
+class DocumentFiles(Section):
+    """Where labelled documents lie: a file of one a row, or a folder with one folder a label."""
+
+    file: Path | None = None
+    """`.jsonl`: objects with "text" or "sentences", and "label"; else label, tab, text."""
+    folder: Path | None = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> DocumentFiles:
+        if (self.file is None) == (self.folder is None):
+            raise ValueError('expected { file = "documents.jsonl" } or { folder = "..." }')
+        return self
+
+
+class DocumentsConfig(Section):
+    """What a classifier trains on, and how much of a document it reads."""
+
+    train: DocumentFiles
+    valid: DocumentFiles
+    multi_label: bool = False
+    """A document may have any number of labels, each decided apart."""
+    lowercase: bool = True
+    max_sentences: int = Field(100, ge=1)
+    """What is beyond these limits is cut, and counted."""
+    max_words: int = Field(50, ge=1)
+    """Tokens of a sentence."""
+
+
 class TokensConfig(Section):
     """How text becomes tokens."""
 
@@ -66,6 +94,14 @@ class TokensConfig(Section):
     """How sentencepiece learns its pieces; for `subword` only."""
     minimum_count: int = Field(1, ge=1)
     """Words or characters seen less often than this are unknown; not for `subword`."""
+
+
+class WordsConfig(TokensConfig):
+    """How the text of a classifier becomes tokens."""
+
+    kind: Literal["word", "character", "subword"] = "word"
+    vocabulary_size: int = Field(20000, ge=5)
+    minimum_count: int = Field(2, ge=1)
 
 
 class AttentionConfig(Section):
@@ -168,8 +204,53 @@ class ModelConfig(Section):
         return self
 
 
-class TrainingConfig(Section):
+class HierarchyConfig(Section):
+    """Words to sentences to a document: a hierarchical attention network."""
+
+    encoder: EncoderName = "recurrent"
+    """Reads the words of a sentence."""
+    sentence_encoder: EncoderName = "recurrent"
+    """Reads the sentences of a document."""
+    cell: CellName = "gru"
+    embedding_size: int = Field(100, ge=1)
+    hidden_size: int = Field(100, ge=1)
+    """Of words, sentences and documents; a recurrent encoder splits it over two directions."""
+    kernel_width: int = Field(3, ge=1)
+    heads: int = Field(4, ge=1)
+    dropout: float = Field(0.3, ge=0.0, lt=1.0)
+    """On embeddings, sentence vectors and document vectors."""
+    word_dropout: float = Field(0.0, ge=0.0, lt=1.0)
+    """Share of words that training reads as unknown."""
+    pretrained: Path | None = None
+    """Embeddings in word2vec's or GloVe's text format that known words start from."""
+
+    def encoder_config(self, encoder: EncoderName, input_size: int) -> ModelConfig:
+        """What an encoder of inputs of a size is made from."""
+        return ModelConfig(
+            encoder=encoder,
+            cell=self.cell,
+            embedding_size=input_size,
+            hidden_size=self.hidden_size,
+            kernel_width=self.kernel_width,
+            heads=self.heads,
+            dropout=self.dropout,
+        )
+
+    @model_validator(mode="after")
+    def _encoders_fit(self) -> HierarchyConfig:
+        for encoder in (self.encoder, self.sentence_encoder):
+            try:
+                self.encoder_config(encoder, self.embedding_size)
+            except ValidationError as error:
+                raise ValueError(str(error.errors()[0]["ctx"]["error"])) from None
+        return self
+
+
+class TrainingSettings(Section):
     """The optimiser, its schedule, and when to stop, validate, save and report."""
+
+    best_by: str
+    """The validation score that decides which weights are kept, and when to stop early."""
 
     max_epochs: int = Field(20, ge=1)
     max_minutes: float = Field(0.0, ge=0.0)
@@ -208,8 +289,6 @@ class TrainingConfig(Section):
     device: str = "auto"
     validate_every: int = Field(0, ge=0)
     """Updates between validations; 0: at the end of each epoch."""
-    best_by: Literal["bleu", "chrf", "loss"] = "bleu"
-    """The validation score that decides which weights are kept, and when to stop early."""
     patience: int = Field(0, ge=0)
     """Validations without a better score before training stops; 0: never."""
     save_every: int = Field(0, ge=0)
@@ -218,7 +297,34 @@ class TrainingConfig(Section):
     """Updates between two rows of metrics.jsonl."""
 
 
-class RunConfig(Section):
+class TrainingConfig(TrainingSettings):
+    """Training of a translator."""
+
+    best_by: Literal["bleu", "chrf", "loss"] = "bleu"
+
+
+class ClassifierTrainingConfig(TrainingSettings):
+    """Training of a classifier; `batch_tokens` are the padded words of a batch."""
+
+    best_by: Literal["accuracy", "macro_f1", "loss"] = "accuracy"
+    batch_tokens: int = Field(16000, ge=1)
+    label_smoothing: float = Field(0.0, ge=0.0, lt=1.0)
+    """For one label a document."""
+    class_weights: Literal["none", "balanced"] | dict[str, float] = "none"
+    """How much a label counts in the loss: `balanced`: the rarer, the more; or a table."""
+
+
+class BaseRunConfig(Section):
+    """What the settings of every task hold."""
+
+    task: str
+    output: Path
+    seed: int = Field(1, ge=0)
+    tokens: TokensConfig = TokensConfig()
+    training: TrainingSettings
+
+
+class RunConfig(BaseRunConfig):
     """A whole run, as `luong train` reads it.
 
     Example:
@@ -228,10 +334,7 @@ class RunConfig(Section):
     """
 
     task: Literal["translate"] = "translate"
-    output: Path
-    seed: int = Field(1, ge=0)
     data: DataConfig
-    tokens: TokensConfig = TokensConfig()
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
 
@@ -242,7 +345,24 @@ class RunConfig(Section):
         return self
 
 
-def load_config(path: str | Path, overrides: list[str] | None = None) -> RunConfig:
+class ClassifierConfig(BaseRunConfig):
+    """A whole run of the task `classify`."""
+
+    task: Literal["classify"]
+    data: DocumentsConfig
+    tokens: WordsConfig = WordsConfig()
+    model: HierarchyConfig = HierarchyConfig()
+    training: ClassifierTrainingConfig = ClassifierTrainingConfig()
+
+
+AnyConfig = RunConfig | ClassifierConfig
+TASKS: dict[str, type[RunConfig] | type[ClassifierConfig]] = {
+    "translate": RunConfig,
+    "classify": ClassifierConfig,
+}
+
+
+def load_config(path: str | Path, overrides: list[str] | None = None) -> AnyConfig:
     """Read a run's settings from a TOML file and apply overrides.
 
     Args:
@@ -275,16 +395,19 @@ def load_config(path: str | Path, overrides: list[str] | None = None) -> RunConf
     return parse_config(table, str(path))
 
 
-def parse_config(table: dict[str, Any], name: str = "the settings") -> RunConfig:
+def parse_config(table: dict[str, Any], name: str = "the settings") -> AnyConfig:
     """Check a nested table of settings, as `load_config` does.
 
     Raises:
         UserError: Every unknown key and wrong value, with its path and the nearest known key.
     """
+    task = table.get("task", "translate")
+    if not isinstance(task, str) or task not in TASKS:
+        raise UserError(f"{name}: task = {task!r} is not known.{nearest(str(task), TASKS)}")
     try:
-        return RunConfig.model_validate(table)
+        return TASKS[task].model_validate(table)
     except ValidationError as error:
-        complaints = [_complaint(dict(item)) for item in error.errors()]
+        complaints = [_complaint(dict(item), TASKS[task]) for item in error.errors()]
         raise UserError(f"{name}: " + " ".join(complaints)) from None
 
 
@@ -305,9 +428,8 @@ def _apply(table: dict[str, Any], override: str) -> None:
     table[last] = value
 
 
-def _section_at(location: tuple[Any, ...]) -> type[BaseModel] | None:
+def _section_at(location: tuple[Any, ...], model: type[BaseModel]) -> type[BaseModel] | None:
     """The settings model that holds the key at a path, if the path leads to one."""
-    model: type[BaseModel] = RunConfig
     for part in location[:-1]:
         field = model.model_fields.get(str(part))
         if field is None:
@@ -320,12 +442,12 @@ def _section_at(location: tuple[Any, ...]) -> type[BaseModel] | None:
     return model
 
 
-def _complaint(item: dict[str, Any]) -> str:
+def _complaint(item: dict[str, Any], run: type[BaseModel]) -> str:
     """One sentence for one pydantic error."""
     location = tuple(item["loc"])
     path = ".".join(map(str, location))
     if item["type"] == "extra_forbidden":
-        model = _section_at(location)
+        model = _section_at(location, run)
         hint = nearest(str(location[-1]), model.model_fields if model else [])
         return f"{path} is not a known key.{hint}"
     if item["type"] == "missing":
@@ -335,7 +457,7 @@ def _complaint(item: dict[str, Any]) -> str:
         return f"{path}: {message}." if path else f"{message}."
     hint = ""
     if item["type"] == "literal_error" and isinstance(item["input"], str):
-        model = _section_at(location)
+        model = _section_at(location, run)
         field = model.model_fields.get(str(location[-1])) if model else None
         hint = nearest(item["input"], get_args(field.annotation)) if field else ""
     message = item["msg"][0].lower() + item["msg"][1:]

@@ -6,18 +6,19 @@ import json
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, cast
 
 import safetensors
 import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor, nn
+from typing_extensions import TypeVar
 
-from luong.config import RunConfig, parse_config
+from luong.config import AnyConfig, ClassifierConfig, RunConfig, parse_config
 from luong.errors import UserError
 from luong.files import write_whole
-from luong.models import Seq2Seq
+from luong.models import HierarchicalClassifier, Seq2Seq
 from luong.models.quantized import is_quantized, quantize, repack
 from luong.text.shortlist import Shortlist
 from luong.text.tokenizers import Tokenizer, load_tokenizers, save_tokenizers
@@ -31,24 +32,27 @@ Version 2 knows int8 weights; a folder without them is written as version 1.
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 SHORTLIST = "shortlist.safetensors"
 
+Config = TypeVar("Config", bound=AnyConfig, default=RunConfig)
+Model = TypeVar("Model", bound=nn.Module, default=Seq2Seq)
+
 
 @dataclass(frozen=True)
-class ModelFolder:
-    """A trained model with all that using it needs.
+class ModelFolder(Generic[Config, Model]):
+    """A trained model with all that using it needs: a translator, unless types say otherwise.
 
     Attributes:
         config: The settings of the run that trained it.
         model: The network.
         source_tokenizer: Reads source lines.
-        target_tokenizer: Writes target lines.
+        target_tokenizer: Writes target lines, or labels.
         alignment_row: "predicted" or "fed": which row of attention aligns a target token.
         scores: What the model reached on the validation data.
         precision: How training multiplied: type, library, and why.
         shortlist: Which target tokens a source is likely to need, if that was learnt.
     """
 
-    config: RunConfig
-    model: Seq2Seq
+    config: Config
+    model: Model
     source_tokenizer: Tokenizer
     target_tokenizer: Tokenizer
     alignment_row: str = "predicted"
@@ -62,7 +66,11 @@ class ModelFolder:
         return next(self.model.parameters()).device
 
 
-def save_folder(folder: ModelFolder, path: Path) -> None:
+AnyFolder = ModelFolder[Any, Any]
+ClassifierFolder = ModelFolder[ClassifierConfig, HierarchicalClassifier]
+
+
+def save_folder(folder: AnyFolder, path: Path) -> None:
     """Write a model folder; each file is written whole, the settings last.
 
     Raises:
@@ -83,7 +91,7 @@ def save_folder(folder: ModelFolder, path: Path) -> None:
     write_settings(folder, path)
 
 
-def write_settings(folder: ModelFolder, path: Path) -> None:
+def write_settings(folder: AnyFolder, path: Path) -> None:
     """Write config.json alone."""
     quantized = is_quantized(folder.model)
     settings = {
@@ -130,6 +138,30 @@ def load_folder(path: str | Path, device: str = "cpu", *, int8: bool = False) ->
         >>> load_folder("runs/de-en").config.source_language
         'de'
     """
+    folder = load_any_folder(path, device, int8=int8)
+    if folder.config.task != "translate":
+        raise UserError(f"{path} is a classifier, not a translator. Use `luong classify` with it.")
+    return cast(ModelFolder, folder)
+
+
+def load_classifier_folder(path: str | Path, device: str = "cpu") -> ClassifierFolder:
+    """Read the model folder of a classifier, as `load_folder` does.
+
+    Raises:
+        UserError: See `load_folder`; or it is a translator.
+    """
+    folder = load_any_folder(path, device)
+    if folder.config.task != "classify":
+        raise UserError(f"{path} is a translator, not a classifier. Use `luong translate` with it.")
+    return cast(ClassifierFolder, folder)
+
+
+def load_any_folder(path: str | Path, device: str = "cpu", *, int8: bool = False) -> AnyFolder:
+    """Read the model folder of any task, as `load_folder` does; `config.task` says which it is.
+
+    Raises:
+        UserError: See `load_folder`; or a classifier is asked for in int8.
+    """
     path = Path(path)
     settings = read_settings(path)
     config = parse_config(settings["run"], str(path / CONFIG))
@@ -141,7 +173,13 @@ def load_folder(path: str | Path, device: str = "cpu", *, int8: bool = False) ->
             f"The tokenizers in {path} have {sizes} tokens, but {CONFIG} names {expected}: the "
             "files do not belong together. Copy the whole folder again."
         )
-    model = Seq2Seq(config.model, *sizes)
+    model: nn.Module
+    if isinstance(config, ClassifierConfig):
+        if int8:
+            raise UserError(f"{path} is a classifier, and only translators have int8 weights.")
+        model = HierarchicalClassifier(config.model, *sizes)
+    else:
+        model = Seq2Seq(config.model, *sizes)
     if holds_int8(settings):
         quantize(model)
     load_weights(model, read_tensors(path / WEIGHTS), path / WEIGHTS)
@@ -285,11 +323,8 @@ def read_settings(path: Path) -> dict[str, Any]:
     return settings
 
 
-def _card(folder: ModelFolder) -> str:
+def _card(folder: AnyFolder) -> str:
     """README.md of the folder: what the model is, how good, and how to use it."""
-    config = folder.config
-    attention = config.model.attention
-    languages = [config.data.source_language or "source", config.data.target_language or "target"]
     scores = folder.scores
     numbers = "".join(
         f"| {name} | {value:.4g} |\n" for name, value in scores.items() if isinstance(value, float)
@@ -299,18 +334,11 @@ def _card(folder: ModelFolder) -> str:
         tensor.numel() for name, tensor in weights(folder.model).items() if ".scales" not in name
     )
     kind = ", most of them in int8" if is_quantized(folder.model) else ""
-    return f"""# {languages[0]} to {languages[1]}
-
-An encoder-decoder with attention, trained by [luong](https://pypi.org/project/luong)
-{version("luong")}.
-
-- {config.model.encoder} encoder, {config.model.cell.upper()} decoder, \
-{config.model.encoder_layers} + {config.model.decoder_layers} \
-layers of {config.model.hidden_size}, {parameters:,} parameters{kind}
-- attention: `{attention.score}` score, `{attention.window}` window, `{attention.placement}` \
-placement, input feeding {"on" if attention.input_feeding else "off"}
-- tokens: {config.tokens.kind}, {folder.source_tokenizer.size:,} of the source and \
-{folder.target_tokenizer.size:,} of the target
+    classifies = isinstance(folder.config, ClassifierConfig)
+    head = _classifier_head(folder) if classifies else _translator_head(folder)
+    verb, out = ("classify", "labels.tsv") if classifies else ("translate", "out.txt")
+    return f"""{head}
+- {parameters:,} parameters{kind}
 
 ## Scores on the validation data
 
@@ -321,11 +349,42 @@ placement, input feeding {"on" if attention.input_feeding else "off"}
 ## Use
 
 ```sh
-luong translate THIS_FOLDER < in.txt > out.txt
+luong {verb} THIS_FOLDER < in.txt > {out}
 ```
 
 ```python
 import luong
-print(luong.load("THIS_FOLDER").translate("...").text)
+print(luong.load("THIS_FOLDER").{verb}("...").{"label" if classifies else "text"})
 ```
 """
+
+
+def _translator_head(folder: ModelFolder) -> str:
+    config = folder.config
+    attention = config.model.attention
+    languages = [config.data.source_language or "source", config.data.target_language or "target"]
+    return f"""# {languages[0]} to {languages[1]}
+
+An encoder-decoder with attention, trained by [luong](https://pypi.org/project/luong)
+{version("luong")}.
+
+- {config.model.encoder} encoder, {config.model.cell.upper()} decoder, \
+{config.model.encoder_layers} + {config.model.decoder_layers} layers of {config.model.hidden_size}
+- attention: `{attention.score}` score, `{attention.window}` window, `{attention.placement}` \
+placement, input feeding {"on" if attention.input_feeding else "off"}
+- tokens: {config.tokens.kind}, {folder.source_tokenizer.size:,} of the source and \
+{folder.target_tokenizer.size:,} of the target"""
+
+
+def _classifier_head(folder: ClassifierFolder) -> str:
+    config, labels = folder.config, folder.target_tokenizer
+    names = labels.tokens(range(labels.size))
+    return f"""# Classifier: {", ".join(names)}
+
+A hierarchical attention network, trained by [luong](https://pypi.org/project/luong)
+{version("luong")}.
+
+- {config.model.encoder} encoder of words, {config.model.sentence_encoder} encoder of sentences, \
+vectors of {config.model.hidden_size}
+- tokens: {config.tokens.kind}, {folder.source_tokenizer.size:,} of them; {labels.size} labels\
+{", any number a document" if config.data.multi_label else ""}"""

@@ -27,7 +27,7 @@ def trainer(toy_config):
 def test_the_loss_is_that_of_a_plain_loop(trainer):
     model = copy.deepcopy(trainer.folder.model).double().eval()
     total, tokens = 0.0, 0
-    dataset = trainer.validator.dataset
+    dataset = trainer.task.validator.dataset
     with torch.no_grad():
         for position in range(len(dataset)):
             pair = collate(dataset, [position])
@@ -36,7 +36,7 @@ def test_the_loss_is_that_of_a_plain_loop(trainer):
             for row, token in enumerate(pair.target_output[0].tolist()):
                 total -= table[row, token].item()
                 tokens += 1
-    scores = trainer.validator.validate(trainer.folder).scores
+    scores = trainer.task.validator.validate(trainer.folder).scores
     assert scores["loss"] == pytest.approx(total / tokens, rel=1e-6)
     assert scores["perplexity"] == pytest.approx(torch.tensor(scores["loss"]).exp().item())
 
@@ -45,7 +45,7 @@ def test_validation_leaves_no_trace(trainer):
     trainer.model.train()
     random = torch.get_rng_state()
     weights = [parameter.detach().clone() for parameter in trainer.folder.model.parameters()]
-    first, second = (trainer.validator.validate(trainer.folder).scores for _ in range(2))
+    first, second = (trainer.task.validator.validate(trainer.folder).scores for _ in range(2))
     assert first == second  # so dropout was off
     assert torch.equal(torch.get_rng_state(), random)
     for parameter, before in zip(trainer.folder.model.parameters(), weights, strict=True):
@@ -76,7 +76,7 @@ def test_how_often_a_run_validates_does_not_change_its_training(toy_config, tmp_
 
 
 def test_scores_and_samples_are_those_of_greedy_translation(toy, toy_config, trained):
-    validator = Trainer(toy_config(), resume=False, console=Console(file=StringIO())).validator
+    validator = Trainer(toy_config(), resume=False, console=Console(file=StringIO())).task.validator
     folder = load_folder(trained)
     found = validator.validate(folder)
     sources, references = (
@@ -103,6 +103,6 @@ def test_pairs_without_a_loss_are_translated_all_the_same(toy, toy_config, tmp_p
         f"data.valid.source={tmp_path / 'blank.de'}", f"data.valid.target={tmp_path / 'blank.en'}"
     )
     trainer = Trainer(config, resume=False, console=Console(file=StringIO()))
-    assert len(trainer.validator.sources) == 21
-    assert len(trainer.validator.dataset) == 20
-    assert 0 < trainer.validator.validate(trainer.folder).scores["loss"] < 10
+    assert len(trainer.task.validator.sources) == 21
+    assert len(trainer.task.validator.dataset) == 20
+    assert 0 < trainer.task.validator.validate(trainer.folder).scores["loss"] < 10

@@ -14,6 +14,7 @@ from io import TextIOWrapper
 import typer
 
 from luong.cli.bench import bench
+from luong.cli.classify import classify
 from luong.cli.demo import demo
 from luong.cli.evaluate import evaluate
 from luong.cli.init import init
@@ -31,7 +32,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (init, train, translate, evaluate, quantize, shortlist, demo, bench, reproduce):
+for verb in (
+    init,
+    train,
+    translate,
+    classify,
+    evaluate,
+    quantize,
+    shortlist,
+    demo,
+    bench,
+    reproduce,
+):
     app.command()(verb)
 
 

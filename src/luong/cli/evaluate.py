@@ -1,4 +1,4 @@
-"""`luong evaluate`: translate a file and compare with its reference."""
+"""`luong evaluate`: translate or classify files and compare with what is right."""
 
 from __future__ import annotations
 
@@ -16,8 +16,14 @@ def evaluate(
         list[str],
         typer.Argument(help="The model folder; several are an ensemble.", metavar="MODEL..."),
     ],
-    source: Annotated[str, typer.Option(help="What to translate.", metavar="FILE")],
-    reference: Annotated[str, typer.Option(help="What it should be.", metavar="FILE")],
+    source: Annotated[str | None, typer.Option(help="What to translate.", metavar="FILE")] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="What it should be.", metavar="FILE")
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option(help="Labelled documents for a classifier.", metavar="FILE|FOLDER"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     beam_size: Annotated[int, typer.Option(min=1, help="Hypotheses kept a sentence.")] = 5,
     batch_size: Annotated[
@@ -37,9 +43,25 @@ def evaluate(
     ] = 1,
     device: Annotated[str, typer.Option(help="Where to compute.")] = "cpu",
 ) -> None:
-    """Score a model on a file: BLEU, chrF, TER and exact match, with sacreBLEU's signatures."""
+    """Score a translator on two files, or a classifier on one file of labelled documents.
+
+    A translator: BLEU, chrF, TER and exact match, with sacreBLEU's signatures. A classifier:
+    accuracy, macro F1 and the confusion matrix.
+    """
     from luong.files import write_whole
 
+    if file is not None:
+        if source is not None or reference is not None:
+            raise typer.BadParameter("--file is for a classifier, and stands alone")
+        if len(models) > 1:
+            raise typer.BadParameter("--file scores one classifier; ensembles are of translators")
+        found, labels = evaluate_documents(models[0], file, device=device)
+        _print_classification(found, as_json)
+        if output:
+            write_whole(Path(output), "".join(label + "\n" for label in labels).encode())
+        return
+    if source is None or reference is None:
+        raise typer.BadParameter("give --source and --reference, or --file for a classifier")
     search = {"beam_size": beam_size, "batch_size": batch_size, "shortlist": shortlist}
     scores, texts = evaluate_files(
         models, source, reference, device=device, int8=int8, workers=workers, **search
@@ -60,6 +82,73 @@ def _print_scores(scores: dict[str, Any], as_json: bool) -> None:
     typer.echo(f"speed        {scores['sentences_per_second']:.1f} sentences/s")
     for signature in scores["signatures"].values():
         typer.echo(f"signature    {signature}")
+
+
+def _print_classification(scores: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(scores, ensure_ascii=False))
+        return
+    typer.echo(f"accuracy  {scores['accuracy']:.2%} of {scores['documents']:,} documents")
+    typer.echo(f"macro F1  {scores['macro_f1']:.4f}")
+    typer.echo(f"speed     {scores['documents_per_second']:.1f} documents/s")
+    if scores["multi_label"]:
+        typer.echo("\nright  missed  extra  label")
+        for name, ((_, extra), (missed, right)) in zip(
+            scores["labels"], scores["confusion"], strict=True
+        ):
+            typer.echo(f"{right:>5}  {missed:>6}  {extra:>5}  {name}")
+        return
+    typer.echo("\nrows: the right label; columns: the label given, in the same order")
+    width = max(4, *(len(str(number)) for row in scores["confusion"] for number in row)) + 1
+    for name, row in zip(scores["labels"], scores["confusion"], strict=True):
+        typer.echo("".join(f"{number:>{width}}" for number in row) + f"  {name}")
+
+
+def evaluate_documents(
+    model: str, file: str, *, device: str = "cpu"
+) -> tuple[dict[str, Any], list[str]]:
+    """Classify labelled documents and score the labels.
+
+    Args:
+        model: The model folder.
+        file: The documents: a file or a folder, as for training.
+        device: Where to compute.
+
+    Returns:
+        accuracy and macro_f1 (0 to 1), labels and confusion (see `ClassificationScores`),
+        multi_label, documents and documents_per_second; and the labels given.
+
+    Raises:
+        UserError: A folder or file cannot be read, or a document has not one label where it must.
+    """
+    from luong.classification import Classifier
+    from luong.config import DocumentFiles
+    from luong.evaluation.classification import classification_scores
+    from luong.folder import load_classifier_folder
+    from luong.text.document_dataset import check_labels
+    from luong.text.documents import DocumentCorpus
+
+    path = Path(file)
+    files = DocumentFiles(folder=path) if path.is_dir() else DocumentFiles(file=path)
+    corpus = DocumentCorpus.open(files)
+    classifier = Classifier(load_classifier_folder(model, device))
+    multi_label = classifier.folder.config.data.multi_label
+    expected = []
+    for number, document in enumerate(corpus, 1):
+        check_labels(document.labels, multi_label, f"{corpus.name}, document {number}")
+        expected.append(document.labels)
+    start = time.perf_counter()
+    results = classifier.classify_documents(("", document.sentences) for document in corpus)
+    found = [result.labels for result in results]
+    seconds = time.perf_counter() - start
+    names = classifier.label_names
+    scores = classification_scores(found, expected, names, multi_label=multi_label)._asdict()
+    scores |= {
+        "multi_label": multi_label,
+        "documents": len(found),
+        "documents_per_second": len(found) / seconds,
+    }
+    return scores, [",".join(labels) for labels in found]
 
 
 def evaluate_files(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -31,7 +31,15 @@ def train(
         typer.echo(f"\nInterrupted and saved. Go on with:\n  {again}")
         raise typer.Exit(130)
     page = write_run_page(result.folder)
-    bleu, step = result.scores.get("bleu", 0.0), result.scores.get("step", 0)
-    typer.echo(f"\n{result.reason}; best validation BLEU {bleu:.1f} at update {step}")
+    folder = shlex.quote(str(result.folder))
+    typer.echo(f"\n{result.reason}; best validation {_best(result.scores)}")
     typer.echo(f"report:     {page}")
-    typer.echo(f"translate:  luong translate {shlex.quote(str(result.folder))} < in > out")
+    verb = config.task
+    typer.echo(f"{verb}:{' ' * (11 - len(verb))}luong {verb} {folder} < in > out")
+
+
+def _best(scores: dict[str, Any]) -> str:
+    step = scores.get("step", 0)
+    if "accuracy" in scores:
+        return f"accuracy {scores['accuracy']:.1%} at update {step}"
+    return f"BLEU {scores.get('bleu', 0.0):.1f} at update {step}"

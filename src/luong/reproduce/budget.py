@@ -22,7 +22,7 @@ from rich.console import Console
 from luong.config import RunConfig
 from luong.errors import UserError
 from luong.files import write_whole
-from luong.text.batches import BatchLoader, plan
+from luong.text.batches import BatchLoader
 from luong.training.loop import Trainer
 
 PLAN = "plan.json"
@@ -58,15 +58,12 @@ def seconds_per_update(config: RunConfig) -> float:
     with tempfile.TemporaryDirectory() as scratch:
         apart = config.model_copy(update={"output": Path(scratch)})
         trainer = Trainer(apart, resume=False, console=Console(file=StringIO()))
-        lengths = (trainer.dataset.source_lengths, trainer.dataset.target_lengths)
-        batches = plan(
-            *lengths, batch_tokens=config.training.batch_tokens, seed=config.seed, epoch=1
-        )
+        batches = trainer.task.plan(1)
         count = WARM_UPDATES + TIMED_UPDATES
         # A corpus of a few batches has them again.
         chosen = list(itertools.islice(itertools.cycle(batches), count))
         seconds = []
-        with trainer.precision.applied(), BatchLoader(trainer.dataset, chosen) as loader:
+        with trainer.precision.applied(), BatchLoader(trainer.task.batch, chosen) as loader:
             for batch in loader:
                 start = time.perf_counter()
                 trainer.updater.update([batch], config.training.learning_rate)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from rich.console import Console
 
@@ -79,7 +79,7 @@ def shared_settings(
         output: The folder of the experiment.
         model: Settings of `[model]` that the paper says.
     """
-    return parse_config(
+    settings = parse_config(
         {
             "output": str(output),
             "seed": size.seed,
@@ -115,6 +115,7 @@ def shared_settings(
         },
         "the experiment",
     )
+    return cast(RunConfig, settings)
 
 
 def run_experiment(

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from rich.console import Console
 
@@ -57,7 +57,7 @@ class System:
         own = dict(self.model)
         table["model"]["attention"] |= own.pop("attention", {})
         table["model"] |= own
-        return parse_config(table, self.name)
+        return cast(RunConfig, parse_config(table, self.name))
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,29 @@ _SOURCE_BUDGET = 4
 # Wide steps pad targets more and sources less; which is best depends on how many batches there
 # are and how closely the lengths of both sides agree.
 _LENGTH_STEPS = (1.05, 1.15, 1.3)
+
+
+class TrainingBatch(Protocol):
+    """What the loop needs of a batch of any task."""
+
+    @property
+    def source_tokens(self) -> int:
+        """Tokens read."""
+
+    @property
+    def target_tokens(self) -> int:
+        """What the loss is a mean over: target tokens, or documents."""
+
+    @property
+    def examples(self) -> int:
+        """Pairs or documents."""
+
+    @property
+    def noun(self) -> str:
+        """What an example is called."""
+
+    def halves(self) -> Sequence[TrainingBatch]:
+        """Two batches of half the examples; this one if it has only one."""
 
 
 class Batch(NamedTuple):
@@ -49,9 +73,25 @@ class Batch(NamedTuple):
         """Target tokens of all pairs, end symbols counted, padding not."""
         return int((self.target_output != PAD).sum())
 
+    @property
+    def examples(self) -> int:
+        """Pairs."""
+        return len(self.source)
+
+    @property
+    def noun(self) -> str:
+        """What an example is called."""
+        return "pair"
+
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on a device."""
         return Batch(*(tensor.to(device, non_blocking=True) for tensor in self))
+
+    def halves(self) -> list[Batch]:
+        """Two batches of half the pairs; this one if there is only one pair."""
+        middle = len(self.source) // 2
+        parts = [slice(0, middle), slice(middle, None)] if middle else [slice(None)]
+        return [Batch(*(tensor[part] for tensor in self)) for part in parts]
 
 
 def plan(
@@ -158,7 +198,7 @@ class BatchLoader:
     error in the thread is raised from the iteration.
 
     Args:
-        dataset: The data set.
+        dataset: The data set; or what makes a batch of some positions, in the thread.
         batches: The plan of its batches.
         position: The first batch of the plan to load.
         prefetch: The most batches that wait for the model.
@@ -174,7 +214,7 @@ class BatchLoader:
 
     def __init__(
         self,
-        dataset: Dataset,
+        dataset: Dataset | Callable[[npt.NDArray[np.int64]], Any],
         batches: Sequence[npt.NDArray[np.int64]],
         position: int = 0,
         prefetch: int = 4,
@@ -182,9 +222,9 @@ class BatchLoader:
         if not 0 <= position <= len(batches):
             raise ValueError(f"position {position} is not in a plan of {len(batches)} batches")
         self.waited = 0.0
-        self._dataset = dataset
+        self._make = partial(collate, dataset) if isinstance(dataset, Dataset) else dataset
         self._batches = batches[position:]
-        self._ready: queue.Queue[Batch | BaseException | None] = queue.Queue(prefetch)
+        self._ready: queue.Queue[Any] = queue.Queue(prefetch)
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._prepare, name="batches", daemon=True)
         self._thread.start()
@@ -192,13 +232,13 @@ class BatchLoader:
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Batch:
+    def __next__(self) -> Any:
         if self._closed.is_set():
             raise StopIteration
         start = time.perf_counter()
         ready = self._ready.get()
         self.waited += time.perf_counter() - start
-        if isinstance(ready, Batch):
+        if ready is not None and not isinstance(ready, BaseException):
             return ready
         self.close()
         if ready is None:
@@ -225,13 +265,13 @@ class BatchLoader:
         last: BaseException | None = None
         try:
             for positions in self._batches:
-                if not self._put(collate(self._dataset, positions)):
+                if not self._put(self._make(positions)):
                     return
         except BaseException as error:
             last = error
         self._put(last)
 
-    def _put(self, ready: Batch | BaseException | None) -> bool:
+    def _put(self, ready: Any) -> bool:
         """Hand over what is ready; False if nobody wants it any more."""
         while not self._closed.is_set():
             try:

@@ -11,6 +11,7 @@ from luong.config import TokensConfig
 from luong.errors import UserError
 from luong.text.characters import CharacterTokenizer
 from luong.text.encoding import Encoding, Span, Tokenizer
+from luong.text.labels import Labels
 from luong.text.subwords import SubwordTokenizer
 from luong.text.vocabulary import Vocabulary
 from luong.text.words import WordTokenizer
@@ -26,6 +27,7 @@ __all__ = [
     "load_tokenizers",
     "same_tokenizer",
     "save_tokenizers",
+    "train_tokenizer",
     "train_tokenizers",
 ]
 
@@ -58,16 +60,20 @@ def train_tokenizers(
         ... )
     """
     if tokens.shared:
-        shared = _train(tokens, chain(source_lines(), target_lines()), "corpus")
+        shared = train_tokenizer(tokens, chain(source_lines(), target_lines()), "corpus")
         return shared, shared
     return (
-        _train(tokens, source_lines(), "source side of the corpus"),
-        _train(tokens, target_lines(), "target side of the corpus"),
+        train_tokenizer(tokens, source_lines(), "source side of the corpus"),
+        train_tokenizer(tokens, target_lines(), "target side of the corpus"),
     )
 
 
-def _train(tokens: TokensConfig, lines: Iterable[str], name: str) -> Tokenizer:
-    """One tokenizer from one stream of lines."""
+def train_tokenizer(tokens: TokensConfig, lines: Iterable[str], name: str) -> Tokenizer:
+    """Learn one tokenizer from lines; their name is for messages.
+
+    Raises:
+        UserError: There is no text to learn from, or the vocabulary cannot hold its characters.
+    """
     written = (line for line in lines if line and not line.isspace())
     first = next(written, None)
     if first is None:
@@ -130,6 +136,8 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
         document = json.loads(data)
         if not isinstance(document, dict):
             raise ValueError("expected an object")
+        if document.get("kind") == Labels.kind:
+            return Labels.from_json(document.get("tokens"))
         vocabulary = Vocabulary.from_json(document.get("tokens"))
         if document.get("kind") == WordTokenizer.kind:
             return WordTokenizer(vocabulary)

@@ -17,11 +17,11 @@ from safetensors import safe_open
 from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor, nn
 
-from luong.config import RunConfig
+from luong.config import BaseRunConfig
 from luong.errors import UserError
 from luong.files import write_whole
 from luong.folder import load_weights, read_tensors, weights
-from luong.text.corpus import ParallelCorpus
+from luong.training.task import Corpus
 
 FORMAT = 1
 
@@ -92,7 +92,7 @@ class SavedState(NamedTuple):
 
 
 def run_identity(
-    config: RunConfig, device: str, precision: str, corpora: Sequence[ParallelCorpus]
+    config: BaseRunConfig, device: str, precision: str, corpora: Sequence[Corpus]
 ) -> dict[str, Any]:
     """What must be the same when a run is resumed: settings by their path, and sizes of files.
 

@@ -18,7 +18,7 @@ from rich.console import Console
 from torch import nn
 
 from luong import kernels
-from luong.config import RunConfig
+from luong.config import AnyConfig, ClassifierConfig
 from luong.errors import UserError
 from luong.folder import (
     CONFIG,
@@ -28,11 +28,8 @@ from luong.folder import (
     save_folder,
     write_settings,
 )
-from luong.models import Seq2Seq
-from luong.text.batches import Batch, BatchLoader, plan
-from luong.text.corpus import ParallelCorpus
-from luong.text.dataset import Dataset
-from luong.text.tokenizers import load_tokenizers, save_tokenizers, train_tokenizers
+from luong.text.batches import BatchLoader, TrainingBatch
+from luong.text.tokenizers import load_tokenizers, save_tokenizers
 from luong.training.checkpoint import (
     Interval,
     Progress,
@@ -41,12 +38,14 @@ from luong.training.checkpoint import (
     run_identity,
     save_state,
 )
+from luong.training.classification import ClassificationTask
 from luong.training.optim import Average, choose_device
 from luong.training.precision import choose_precision
-from luong.training.report import Report, data_report, perplexity
+from luong.training.report import Report, perplexity
 from luong.training.schedule import Schedule
+from luong.training.task import Task
+from luong.training.translation import TranslationTask
 from luong.training.update import Updated, Updater
-from luong.training.validation import Validator
 
 SAVE_SECONDS = 300.0
 
@@ -68,7 +67,7 @@ class TrainingResult(NamedTuple):
 
 
 def train(
-    config: RunConfig, *, resume: bool = False, console: Console | None = None
+    config: AnyConfig, *, resume: bool = False, console: Console | None = None
 ) -> TrainingResult:
     """Train a model and keep the best weights in its folder.
 
@@ -93,17 +92,23 @@ def train(
         return trainer.run()
 
 
+def make_task(config: AnyConfig) -> Task[Any]:
+    """What the settings train, its corpora opened."""
+    if isinstance(config, ClassifierConfig):
+        return ClassificationTask(config)
+    return TranslationTask(config)
+
+
 class Trainer:
     """One run: everything set up, and then turned."""
 
-    def __init__(self, config: RunConfig, *, resume: bool, console: Console) -> None:
+    def __init__(self, config: AnyConfig, *, resume: bool, console: Console) -> None:
         self.config = config
         self.console = console
         self.state_path = config.output / "state" / "last.safetensors"
         self.interrupted = False
         resumed = self._claim_folder(resume)
-        corpus = ParallelCorpus.open(config.data.train)
-        valid_corpus = ParallelCorpus.open(config.data.valid)
+        self.task = make_task(config)
         self.device = choose_device(config.training.device)
         self.precision = choose_precision(
             config.training.precision,
@@ -111,29 +116,20 @@ class Trainer:
             saved=read_settings(config.output).get("precision") if resumed else None,
         )
         self.identity = run_identity(
-            config, self.device.type, str(self.precision.dtype), [corpus, valid_corpus]
+            config, self.device.type, str(self.precision.dtype), self.task.corpora
         )
         saved = read_state(self.state_path, self.identity) if resumed else None
-        if saved:
-            tokenizers = load_tokenizers(config.output)
-        else:
-            tokenizers = train_tokenizers(config.tokens, corpus.source_lines, corpus.target_lines)
-        self.dataset = Dataset(corpus, *tokenizers, max_length=config.data.max_length)
-        longest = max(config.data.max_length, 1000)
-        self.validator = Validator(
-            valid_corpus,
-            Dataset(valid_corpus, *tokenizers, max_length=longest),
-            config.training.batch_tokens,
-            config.data.target_language,
-        )
+        self.task.prepare(load_tokenizers(config.output) if saved else None)
         torch.manual_seed(config.seed)
-        self.model = Seq2Seq(config.model, *(tokenizer.size for tokenizer in tokenizers))
+        self.model = self.task.make_model()
         self.model.to(self.device)
         # The average starts where the model starts; without one the model itself is validated.
         averaged = copy.deepcopy(self.model) if config.training.average_decay else self.model
         self.average = Average(self.model, averaged, config.training.average_decay)
-        self.folder = ModelFolder(config, averaged, *tokenizers, precision=self.precision.saved)
-        self.updater = Updater(self.model, config.training, self.precision.dtype)
+        self.folder = ModelFolder(
+            config, averaged, *self.task.tokenizers, precision=self.precision.saved
+        )
+        self.updater = Updater(self.model, config.training, self.precision.dtype, self.task.loss)
         self.schedule = Schedule(config.training)
         self.progress = Progress()
         if saved:
@@ -141,9 +137,9 @@ class Trainer:
             self.folder.scores.update(self.progress.best_scores)
             self.schedule.factor, self.schedule.stale = self.progress.schedule
         else:
-            save_tokenizers(config.output, *tokenizers)
+            save_tokenizers(config.output, *self.task.tokenizers)
             write_settings(self.folder, config.output)
-        self.updates_per_epoch = math.ceil(len(self._plan(1)) / config.training.accumulate)
+        self.updates_per_epoch = math.ceil(len(self.task.plan(1)) / config.training.accumulate)
         self._introduce()
 
     def run(self) -> TrainingResult:
@@ -217,12 +213,8 @@ class Trainer:
         """The data report."""
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
         choice = kernels.choose("additive_scores", self.device.type, torch.float32)
-        sizes = (self.folder.source_tokenizer.size, self.folder.target_tokenizer.size)
         lines = [
-            *data_report(self.dataset.summary),
-            f"valid     {len(self.validator.sources):,} pairs",
-            f"tokens    {self.config.tokens.kind}, {sizes[0]:,} of the source, {sizes[1]:,} of "
-            f"the target{', shared' if self.config.tokens.shared else ''}",
+            *self.task.data_lines(),
             f"model     {parameters:,} parameters, {self.updates_per_epoch:,} updates an epoch",
             f"compute   {self.device.type}, {torch.get_num_threads()} threads, products in "
             f"{self.precision.name} ({self.precision.reason}), attention by "
@@ -233,16 +225,11 @@ class Trainer:
         for line in lines:
             self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
-    def _plan(self, epoch: int) -> list[Any]:
-        training = self.config.training
-        lengths = (self.dataset.source_lengths, self.dataset.target_lengths)
-        seed = self.config.seed
-        return plan(*lengths, batch_tokens=training.batch_tokens, seed=seed, epoch=epoch)
-
     def _epoch(self) -> str:
         """Train on what is left of an epoch; the reason to stop, or ''."""
         progress, training = self.progress, self.config.training
-        with BatchLoader(self.dataset, self._plan(progress.epoch), progress.position) as loader:
+        plan = self.task.plan(progress.epoch)
+        with BatchLoader(self.task.batch, plan, progress.position) as loader:
             while batches := list(itertools.islice(loader, training.accumulate)):
                 self._update(batches)
                 progress.interval.waited += loader.waited
@@ -282,7 +269,7 @@ class Trainer:
             return f"{training.max_minutes:g} minutes over"
         return ""
 
-    def _update(self, batches: list[Batch]) -> None:
+    def _update(self, batches: list[TrainingBatch]) -> None:
         progress, interval = self.progress, self.progress.interval
         number = progress.update + 1
         self.rate = self.schedule.rate(number, progress.epoch, self._planned_updates)
@@ -375,7 +362,7 @@ class Trainer:
         """Validate, keep the weights if they are the best, and note how stale they are."""
         progress = self.progress
         start = self._seconds()
-        validated = self.validator.validate(self.folder)
+        validated = self.task.validate(self.folder)
         scores = validated.scores
         by = self.config.training.best_by
         score = -scores["loss"] if by == "loss" else scores[by]

@@ -10,6 +10,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from luong.config import TrainingSettings
+from luong.models import Seq2Seq
+from luong.text.batches import Batch
+from luong.text.vocabulary import PAD
+
 _CHUNK_SCORES = 2_000_000
 """Scores that are in memory at once: few enough to stay in a cache between the passes."""
 
@@ -75,6 +80,72 @@ def output_loss(
         states, weight, bias, targets, smoothing, divisor, rows
     )
     return Loss(*sums)
+
+
+def translation_loss(
+    model: Seq2Seq, batch: Batch, settings: TrainingSettings, divisor: int
+) -> Loss:
+    """The loss of a batch of pairs.
+
+    Args:
+        model: On the device of the batch.
+        batch: The pairs.
+        settings: The smoothing.
+        divisor: Target tokens of the update.
+    """
+    states, _ = model(batch.source, batch.source_lengths, batch.target_input)
+    real = batch.target_output != PAD
+    return output_loss(
+        *model.output.factors(states[real]),
+        batch.target_output[real],
+        smoothing=settings.label_smoothing,
+        divisor=divisor,
+    )
+
+
+def classification_loss(
+    logits: Tensor,
+    targets: Tensor,
+    weights: Tensor,
+    *,
+    multi_label: bool,
+    smoothing: float = 0.0,
+    divisor: float = 1.0,
+) -> Loss:
+    """Cross-entropy of labels: one of C by softmax, or each apart by sigmoid.
+
+    Args:
+        logits: (B, C).
+        targets: 1 for the labels that a document has, else 0 (B, C).
+        weights: How much each label counts (C,): a document of that label or, where labels are
+            decided apart, its presence.
+        multi_label: Whether labels are decided apart; the loss is their sum.
+        smoothing: The share given to the uniform distribution, for one label.
+        divisor: Documents of the update.
+
+    Returns:
+        The sums; the likelihood has neither weights nor smoothing.
+
+    Example:
+        >>> one_of_two = torch.tensor([[1.0, 0.0]])
+        >>> classification_loss(
+        ...     torch.zeros(1, 2), one_of_two, torch.ones(2), multi_label=False
+        ... ).likelihood
+        tensor(0.6931)
+    """
+    logits = logits.float()
+    if multi_label:
+        loss = functional.binary_cross_entropy_with_logits(
+            logits, targets, pos_weight=weights, reduction="sum"
+        )
+        plain = functional.binary_cross_entropy_with_logits(
+            logits.detach(), targets, reduction="sum"
+        )
+        return Loss(loss / divisor, plain)
+    smoothed = targets * (1.0 - smoothing) + smoothing / targets.shape[-1]
+    documents = -(smoothed * torch.log_softmax(logits, -1)).sum(-1) * (targets @ weights)
+    plain = -(targets * torch.log_softmax(logits.detach(), -1)).sum()
+    return Loss(documents.sum() / divisor, plain)
 
 
 def _plain_loss(

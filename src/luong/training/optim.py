@@ -7,12 +7,12 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from luong.config import TrainingConfig
+from luong.config import TrainingSettings
 from luong.errors import UserError
 
 
 def make_optimizer(
-    parameters: Iterable[nn.Parameter], config: TrainingConfig
+    parameters: Iterable[nn.Parameter], config: TrainingSettings
 ) -> torch.optim.Optimizer:
     """Adam (Kingma and Ba 2015), AdamW (Loshchilov and Hutter 2019) or SGD, fused into one pass."""
     if config.optimizer == "sgd":

@@ -1,27 +1,33 @@
-"""The report of a run: one page with its scores, curves, translations and attention."""
+"""The report of a run: one page with its scores, curves, samples and attention."""
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from luong.folder import load_folder
-from luong.search import Translation, Translator
+from luong.classification import Classifier
+from luong.config import AnyConfig, ClassifierConfig
+from luong.folder import ClassifierFolder, ModelFolder, load_any_folder
+from luong.search import Translator
 from luong.text.corpus import ParallelCorpus
+from luong.text.documents import DocumentCorpus
+from luong.training.classification import excerpt
 from luong.training.report import read_metrics
-from luong.view.page import write_report
+from luong.view.explanation import NOTE
+from luong.view.page import Sample, write_report
 
 SAMPLES = 8
 
 
 def write_run_page(
     folder: Path,
-    samples: Sequence[Translation] | None = None,
+    samples: Sequence[Sample] | None = None,
     references: Sequence[str] | None = None,
     scores: dict[str, Any] | None = None,
 ) -> Path:
@@ -29,7 +35,7 @@ def write_run_page(
 
     Args:
         folder: The model folder of a run.
-        samples: Translations to show; some validation sentences by default.
+        samples: Outputs to show; those of some validation data by default.
         references: Their references.
         scores: What to show as the result; the best validation by default.
 
@@ -39,26 +45,22 @@ def write_run_page(
     Raises:
         UserError: The folder or the validation data cannot be read.
     """
-    opened = load_folder(folder)
+    opened = load_any_folder(folder)
     config = opened.config
+    classifies = isinstance(config, ClassifierConfig)
     if samples is None:
-        corpus = ParallelCorpus.open(config.data.valid)
-        spread = range(0, len(corpus), max(1, len(corpus) // SAMPLES))
-        pairs = [corpus[line] for line in spread][:SAMPLES]
-        samples = Translator(opened).translate([source for source, _ in pairs])
-        references = [reference for _, reference in pairs]
-    languages = [config.data.source_language, config.data.target_language]
-    title = " to ".join(filter(None, languages)) or folder.name
+        samples, references = _classifications(opened) if classifies else _translations(opened)
     page = folder / "report.html"
     metrics = read_metrics(folder)
     write_report(
         page,
-        title=title,
+        title=_title(folder, config),
         config=config.model_dump(mode="json", exclude_none=True),
         scores=opened.scores if scores is None else scores,
         metrics=metrics,
         samples=samples,
         references=references,
+        attention_note=NOTE if classifies else None,
         environment={
             "luong": version("luong"),
             "torch": torch.__version__,
@@ -71,6 +73,31 @@ def write_run_page(
         },
     )
     return page
+
+
+def _translations(opened: ModelFolder) -> tuple[Sequence[Sample], list[str]]:
+    """Some validation sentences in translation, and their references."""
+    corpus = ParallelCorpus.open(opened.config.data.valid)
+    spread = range(0, len(corpus), max(1, len(corpus) // SAMPLES))
+    pairs = [corpus[line] for line in spread][:SAMPLES]
+    samples = Translator(opened).translate([source for source, _ in pairs])
+    return samples, [reference for _, reference in pairs]
+
+
+def _classifications(opened: ClassifierFolder) -> tuple[Sequence[Sample], list[str]]:
+    """Some validation documents with the labels found, and the right ones."""
+    corpus = DocumentCorpus.open(opened.config.data.valid)
+    chosen = list(islice(corpus, 0, None, max(1, len(corpus) // SAMPLES)))[:SAMPLES]
+    documents = [(excerpt(document.sentences), document.sentences) for document in chosen]
+    samples = list(Classifier(opened).classify_documents(documents))
+    return samples, [",".join(document.labels) for document in chosen]
+
+
+def _title(folder: Path, config: AnyConfig) -> str:
+    if isinstance(config, ClassifierConfig):
+        return folder.name
+    languages = [config.data.source_language, config.data.target_language]
+    return " to ".join(filter(None, languages)) or folder.name
 
 
 def _precision(saved: dict[str, str]) -> dict[str, str]:

@@ -14,10 +14,21 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 from typing_extensions import override
 
-from luong.search import Translation
 from luong.text.dataset import DatasetSummary
+from luong.text.document_dataset import DocumentSummary
+from luong.training.task import Shown
 
 METRICS = "metrics.jsonl"
+
+_COLUMNS = {
+    "loss": ("    loss", ">8.3f"),
+    "perplexity": ("  perplexity", ">12.4g"),
+    "bleu": ("   BLEU", ">7.1f"),
+    "chrf": ("   chrF", ">7.1f"),
+    "accuracy": ("  accuracy", ">10.1%"),
+    "macro_f1": ("  macro F1", ">10.3f"),
+}
+"""Heads and forms of the validation scores that a task may have."""
 
 
 def perplexity(likelihood: float) -> float:
@@ -109,22 +120,24 @@ class Report:
             self.say(f"step {row['step']}  epoch {row['epoch']}  {numbers}  left {left}")
 
     def validation(
-        self, row: dict[str, Any], best: bool, samples: Sequence[tuple[Translation, str]]
+        self, row: dict[str, Any], best: bool, samples: Sequence[tuple[Shown, str]]
     ) -> None:
-        """A row of validation, with sample translations and their references."""
+        """A row of validation, with sample outputs and their references."""
         self._write({"kind": "validation", **row})
         if not self._header_shown:
             self._header_shown = True
-            self.say("   step  epoch    loss  perplexity   BLEU   chrF")
+            heads = (head for key, (head, _) in _COLUMNS.items() if key in row)
+            self.say("   step  epoch" + "".join(heads))
+        scores = (format(row[key], form) for key, (_, form) in _COLUMNS.items() if key in row)
         self.say(
-            f"{row['step']:>7}  {row['epoch']:>5}  {row['loss']:>6.3f}  "
-            f"{row['perplexity']:>10.4g}  {row['bleu']:>5.1f}  {row['chrf']:>5.1f}"
+            f"{row['step']:>7}  {row['epoch']:>5}"
+            + "".join(scores)
             + ("  best so far" if best else "")
         )
-        for translation, reference in samples:
-            self.say(f"    source     {translation.source}")
+        for output, reference in samples:
+            self.say(f"    source     {output.source}")
             self.say(f"    reference  {reference}")
-            self.say(f"    output     {translation.text}")
+            self.say(f"    output     {output.text}")
 
     def _write(self, row: dict[str, Any]) -> None:
         self._file.write(json.dumps(row).encode() + b"\n")
@@ -157,6 +170,24 @@ def data_report(summary: DatasetSummary) -> list[str]:
     ):
         lines.append(f"{side}    {tokens:,} tokens, {rate:.2%} unknown, lengths {_bars(histogram)}")
     return lines
+
+
+def document_report(
+    summary: DocumentSummary, labels: Sequence[str], max_sentences: int, max_words: int
+) -> list[str]:
+    """Lines that tell what a classifier trains on, and what of it was cut off."""
+    counts = sorted(zip(summary.label_counts, labels, strict=True), reverse=True)
+    shown = ", ".join(f"{name} {count:,}" for count, name in counts[:20])
+    more = f" and {len(counts) - 20} more" if len(counts) > 20 else ""
+    return [
+        f"documents {summary.documents:,}, none left out; {summary.empty:,} without a word, "
+        f"{summary.blank_lines:,} blank lines passed over",
+        f"labels    {shown}{more}",
+        f"text      {summary.sentences:,} sentences, {summary.words:,} words, "
+        f"{summary.unknown / max(1, summary.words):.2%} unknown",
+        f"cut       {summary.cut_documents:,} documents after {max_sentences} sentences, "
+        f"{summary.cut_sentences:,} sentences after {max_words} words",
+    ]
 
 
 def _bars(histogram: Sequence[int]) -> str:

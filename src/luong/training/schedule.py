@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from luong.config import TrainingConfig
+from luong.config import TrainingSettings
 
 
 class Schedule:
@@ -30,7 +30,7 @@ class Schedule:
         0.00025
     """
 
-    def __init__(self, config: TrainingConfig) -> None:
+    def __init__(self, config: TrainingSettings) -> None:
         self.config = config
         self.factor = 1.0
         self.stale = 0

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-from luong.config import TrainingConfig
+from luong.config import TrainingSettings
 from luong.errors import UserError, is_out_of_memory
-from luong.models import Seq2Seq
-from luong.text.batches import Batch
-from luong.text.vocabulary import PAD
-from luong.training.loss import output_loss
+from luong.text.batches import TrainingBatch
+from luong.training.loss import Loss, translation_loss
 from luong.training.optim import clipped_step, make_optimizer
 from luong.training.precision import autocast
 
@@ -39,6 +38,8 @@ class Updater:
         model: What is trained; it gives the device.
         config: Optimiser, smoothing and clipping.
         precision: The type of products.
+        loss: Of a batch on the model's device: (model, batch, settings, divisor); that of
+            translation by default.
 
     Example:
         >>> updater = Updater(model, TrainingConfig(), torch.float32)
@@ -46,14 +47,21 @@ class Updater:
         213.9
     """
 
-    def __init__(self, model: Seq2Seq, config: TrainingConfig, precision: torch.dtype) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        config: TrainingSettings,
+        precision: torch.dtype,
+        loss: Callable[[Any, Any, Any, int], Loss] = translation_loss,
+    ) -> None:
         self.model = model
+        self.loss = loss
         self.config = config
         self.precision = precision
         self.device = next(model.parameters()).device
         self.optimizer = make_optimizer(model.parameters(), config)
 
-    def update(self, batches: list[Batch], learning_rate: float) -> Updated:
+    def update(self, batches: Sequence[TrainingBatch], learning_rate: float) -> Updated:
         """Make one update; none where the loss or the gradient is not finite.
 
         Raises:
@@ -70,7 +78,7 @@ class Updater:
             clipped_step(self.optimizer, max(1.0, norm / clip))
         return Updated(loss, likelihood, norm)
 
-    def _gradients(self, batches: list[Batch]) -> tuple[float, float]:
+    def _gradients(self, batches: Sequence[TrainingBatch]) -> tuple[float, float]:
         target_tokens = sum(batch.target_tokens for batch in batches)
         while True:
             self.optimizer.zero_grad()
@@ -84,36 +92,30 @@ class Updater:
             # Outside the handler, so that the error no longer holds on to the tensors.
             batches = self._halved(batches)
 
-    def _backward(self, batch: Batch, target_tokens: int) -> tuple[float, float]:
-        batch = batch.to(self.device)
+    def _backward(self, batch: Any, target_tokens: int) -> tuple[float, float]:
         with autocast(self.device, self.precision):
-            states, _ = self.model(batch.source, batch.source_lengths, batch.target_input)
-            real = batch.target_output != PAD
-            loss, likelihood = output_loss(
-                *self.model.output.factors(states[real]),
-                batch.target_output[real],
-                smoothing=self.config.label_smoothing,
-                divisor=target_tokens,
+            loss, likelihood = self.loss(
+                self.model, batch.to(self.device), self.config, target_tokens
             )
         loss.backward()  # type: ignore[no-untyped-call]
         return target_tokens * loss.item(), likelihood.item()
 
-    def _halved(self, batches: list[Batch]) -> list[Batch]:
-        largest = max(len(batch.source) for batch in batches)
+    def _halved(self, batches: Sequence[TrainingBatch]) -> list[TrainingBatch]:
+        largest = max(batch.examples for batch in batches)
+        noun = batches[0].noun
         if largest == 1:
-            longest = max(batch.source.shape[1] + batch.target_output.shape[1] for batch in batches)
+            longest = max(_tokens(batch) for batch in batches)
             raise UserError(
-                f"Out of memory with a single pair of {longest} tokens. Lower data.max_length or "
-                "the sizes of the model."
+                f"Out of memory with a single {noun} of {longest} tokens. Lower what `[data]` "
+                "allows a longest one to have, or the sizes of the model."
             )
         self.optimizer.zero_grad()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
-        logger.warning("out of memory with %d pairs; trying again with half as many", largest)
-        return [half for batch in batches for half in _halves(batch)]
+        logger.warning("out of memory with %d %ss; trying again with half as many", largest, noun)
+        return [half for batch in batches for half in batch.halves()]
 
 
-def _halves(batch: Batch) -> list[Batch]:
-    middle = len(batch.source) // 2
-    parts = [slice(0, middle), slice(middle, None)] if middle else [slice(None)]
-    return [Batch(*(tensor[part] for tensor in batch)) for part in parts]
+def _tokens(batch: TrainingBatch) -> int:
+    """Of the one example in a batch; the loss of a document is not a mean over its words."""
+    return batch.source_tokens + (batch.target_tokens if batch.noun == "pair" else 0)

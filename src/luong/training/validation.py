@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 
 from luong.evaluation.metrics import validation_scores
 from luong.folder import ModelFolder
-from luong.search import Translation, Translator
+from luong.search import Translator
 from luong.text.batches import collate, plan
 from luong.text.corpus import ParallelCorpus
 from luong.text.dataset import Dataset
 from luong.text.vocabulary import PAD
 from luong.training.loss import output_loss
 from luong.training.report import perplexity
+from luong.training.task import Validated
 
 SAMPLES = 3
-
-
-class Validated(NamedTuple):
-    """What a validation found.
-
-    Attributes:
-        scores: loss (nats a token), perplexity, bleu and chrf.
-        signatures: The settings of bleu and chrf, as sacreBLEU writes them.
-        samples: A few translations with their references.
-    """
-
-    scores: dict[str, float]
-    signatures: dict[str, str]
-    samples: list[tuple[Translation, str]]
 
 
 class Validator:

@@ -45,6 +45,8 @@ PANELS: dict[str, tuple[Series, ...]] = {
     "Validation scores": (
         Series("BLEU", "validation", "bleu", _BLUE),
         Series("chrF", "validation", "chrf", _GREEN),
+        Series("accuracy", "validation", "accuracy", _BLUE),
+        Series("macro F1", "validation", "macro_f1", _GREEN),
     ),
     "Learning rate": (Series("learning rate", "train", "learning_rate", _BLUE),),
     "Tokens per second": (

@@ -20,8 +20,15 @@ _SCORES = {
     "bleu": ("BLEU", "{:.1f}", "higher is better"),
     "chrf": ("chrF", "{:.1f}", "higher is better"),
     "ter": ("TER", "{:.1f}", "lower is better"),
+    "accuracy": ("Accuracy", "{:.1%}", "documents labelled right"),
+    "macro_f1": ("Macro F1", "{:.3f}", "mean over labels, higher is better"),
     "exact_match": ("Exact match", "{:.1%}", "lines equal to the reference"),
 }
+
+_NOTE = (
+    "Each row is an output token, each column a source token: the stronger a colour, the more the "
+    "token looked there. Rest the pointer on a square to see its weight."
+)
 
 
 class Sample(Protocol):
@@ -52,6 +59,7 @@ def write_report(
     metrics: Sequence[Mapping[str, Any]],
     samples: Sequence[Sample],
     references: Sequence[str] | None = None,
+    attention_note: str | None = None,
     environment: Mapping[str, Any],
 ) -> None:
     """Write scores, learning curves, sample translations and their attention as one HTML file.
@@ -68,6 +76,7 @@ def write_report(
         metrics: Rows of ``metrics.jsonl``, as for `learning_curves`.
         samples: Translations to show.
         references: One reference for each sample.
+        attention_note: How to read the pictures of attention; that of translation by default.
         environment: Versions and hardware, name to value.
 
     Raises:
@@ -87,7 +96,7 @@ def write_report(
             _score_section(scores),
             _curve_section(metrics),
             _sample_section(samples, references),
-            _attention_section(samples),
+            _attention_section(samples, attention_note or _NOTE),
             _table_section("Settings", list(_flatten(config))),
             _table_section("Environment", [(key, str(environment[key])) for key in environment]),
         )
@@ -206,8 +215,8 @@ def _sample_section(samples: Sequence[Sample], references: Sequence[str] | None)
         "Samples",
         f'<table class="samples">\n<thead><tr>{head}</tr></thead>\n<tbody>\n'
         + "\n".join(rows)
-        + '\n</tbody>\n</table>\n<p class="note">Score: the log-probability, normalised '
-        "by length as in the beam search; 0 is certain.</p>",
+        + '\n</tbody>\n</table>\n<p class="note">Score: the log-probability, '
+        "of a translation normalised by length as in the beam search; 0 is certain.</p>",
     )
 
 
@@ -215,7 +224,7 @@ def _text_cell(name: str, text: str, style: str = "") -> str:
     return f'<td data-name="{name}" class="{style}"><span dir="auto">{escape(text)}</span></td>'
 
 
-def _attention_section(samples: Sequence[Sample]) -> str:
+def _attention_section(samples: Sequence[Sample], note: str) -> str:
     cards = "\n".join(
         # A blank line has no attention.
         f'<div class="card">{sample._repr_html_()}</div>'
@@ -226,9 +235,7 @@ def _attention_section(samples: Sequence[Sample]) -> str:
         return ""
     return _section(
         "Attention",
-        '<p class="note">Each row is an output token, each column a source token: the stronger '
-        "a colour, the more the token looked there. Rest the pointer on a square to see its weight."
-        f'</p>\n<div class="cards">\n{cards}\n</div>',
+        f'<p class="note">{note}</p>\n<div class="cards">\n{cards}\n</div>',
     )
 
 

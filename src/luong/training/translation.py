@@ -1,0 +1,80 @@
+"""The task `translate`: sentence pairs, an encoder-decoder, BLEU."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import override
+
+from luong.config import RunConfig, TrainingSettings
+from luong.folder import ModelFolder
+from luong.models import Seq2Seq
+from luong.text.batches import Batch, collate, plan
+from luong.text.corpus import ParallelCorpus
+from luong.text.dataset import Dataset
+from luong.text.tokenizers import Tokenizer, train_tokenizers
+from luong.training.loss import Loss, translation_loss
+from luong.training.report import data_report
+from luong.training.task import Task, Validated
+from luong.training.validation import Validator
+
+
+class TranslationTask(Task[RunConfig]):
+    """Trains a translator; see `Task`."""
+
+    def __init__(self, config: RunConfig) -> None:
+        super().__init__(config)
+        self.corpus = ParallelCorpus.open(config.data.train)
+        self.valid_corpus = ParallelCorpus.open(config.data.valid)
+
+    @property
+    @override
+    def corpora(self) -> list[ParallelCorpus]:
+        return [self.corpus, self.valid_corpus]
+
+    @override
+    def prepare(self, tokenizers: tuple[Tokenizer, Tokenizer] | None) -> None:
+        config, corpus = self.config, self.corpus
+        self.tokenizers = tokenizers or train_tokenizers(
+            config.tokens, corpus.source_lines, corpus.target_lines
+        )
+        self.dataset = Dataset(corpus, *self.tokenizers, max_length=config.data.max_length)
+        longest = max(config.data.max_length, 1000)
+        self.validator = Validator(
+            self.valid_corpus,
+            Dataset(self.valid_corpus, *self.tokenizers, max_length=longest),
+            config.training.batch_tokens,
+            config.data.target_language,
+        )
+
+    @override
+    def make_model(self) -> Seq2Seq:
+        return Seq2Seq(self.config.model, *(tokenizer.size for tokenizer in self.tokenizers))
+
+    @override
+    def data_lines(self) -> list[str]:
+        tokens, (source, target) = self.config.tokens, self.tokenizers
+        return [
+            *data_report(self.dataset.summary),
+            f"valid     {len(self.validator.sources):,} pairs",
+            f"tokens    {tokens.kind}, {source.size:,} of the source, {target.size:,} of "
+            f"the target{', shared' if tokens.shared else ''}",
+        ]
+
+    @override
+    def plan(self, epoch: int) -> list[npt.NDArray[np.int64]]:
+        lengths = (self.dataset.source_lengths, self.dataset.target_lengths)
+        budget, seed = self.config.training.batch_tokens, self.config.seed
+        return plan(*lengths, batch_tokens=budget, seed=seed, epoch=epoch)
+
+    @override
+    def batch(self, positions: npt.NDArray[np.int64]) -> Batch:
+        return collate(self.dataset, positions)
+
+    @override
+    def loss(self, model: Seq2Seq, batch: Batch, settings: TrainingSettings, divisor: int) -> Loss:
+        return translation_loss(model, batch, settings, divisor)
+
+    @override
+    def validate(self, folder: ModelFolder) -> Validated:
+        return self.validator.validate(folder)
