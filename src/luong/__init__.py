@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from luong.attention import Attention, LearnedQueryAttention, SelfAttention, attend
     from luong.classification import Classification, Classifier
