@@ -153,8 +153,10 @@ def add_direct_gradients(
 ) -> None:
     """The same from the rows themselves, where the exponentials do not serve."""
     for c in range(query.shape[0]):
-        r = _ONE / (_ONE + exponential(query[c] + key[c]))
-        g = e * (r - r * r)
+        z = exponential(query[c] + key[c])
+        r = _ONE / (_ONE + z)
+        # r - r r, without the loss of digits where r is nearly 1.
+        g = e * (z * r * r)
         query_part[c] += g
         key_part[c] += g
         weight_part[c] += e * (_ONE - _TWO * r)
