@@ -61,7 +61,7 @@ def linear(inputs: Tensor, weight: Tensor, start: Tensor | None = None) -> Tenso
     if torch.is_grad_enabled() and _wants_gradient(inputs, weight, start):
         result: Tensor = _Linear.apply(inputs, weight, start)  # type: ignore[no-untyped-call]
         return result
-    return multiply(inputs, weight, start)
+    return _onednn_product(inputs, weight, start)
 
 
 def multiply(inputs: Tensor, weight: Tensor, start: Tensor | None = None) -> Tensor:
@@ -74,9 +74,7 @@ def multiply(inputs: Tensor, weight: Tensor, start: Tensor | None = None) -> Ten
     """
     if not _by_onednn(inputs, weight):
         return _by_default(inputs, weight, start)
-    if start is None or start.dim() == 1:
-        return _onednn(inputs, weight, start, "none", [], "")  # type: ignore[no-any-return]
-    return _onednn.binary(inputs, start.contiguous(), weight, None, "add")  # type: ignore[no-any-return]
+    return _onednn_product(inputs, weight, start)
 
 
 # Absent from builds of torch without oneDNN.
@@ -106,6 +104,12 @@ def _by_default(inputs: Tensor, weight: Tensor, start: Tensor | None) -> Tensor:
     return torch.addmm(start.to(inputs.dtype), inputs, weight.t())
 
 
+def _onednn_product(inputs: Tensor, weight: Tensor, start: Tensor | None) -> Tensor:
+    if start is None or start.dim() == 1:
+        return _onednn(inputs, weight, start, "none", [], "")  # type: ignore[no-any-return]
+    return _onednn.binary(inputs, start.contiguous(), weight, None, "add")  # type: ignore[no-any-return]
+
+
 def _wants_gradient(*tensors: Tensor | None) -> bool:
     return any(tensor is not None and tensor.requires_grad for tensor in tensors)
 
@@ -115,7 +119,7 @@ class _Linear(torch.autograd.Function):
     def forward(ctx: Any, inputs: Tensor, weight: Tensor, start: Tensor | None) -> Tensor:
         ctx.is_bias = start is not None and start.dim() == 1
         ctx.save_for_backward(inputs, weight)
-        return multiply(inputs, weight, start)
+        return _onednn_product(inputs, weight, start)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
