@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from luong.cli.options import Device
+
 if TYPE_CHECKING:
     from luong.classification import Classification, Classifier
 
@@ -22,7 +24,7 @@ def classify(
         str | None,
         typer.Option(help="Also write what was attended to.", metavar="FILE.html|FILE.json"),
     ] = None,
-    device: Annotated[str, typer.Option(help="Where to compute.")] = "cpu",
+    device: Device = "cpu",
 ) -> None:
     """Classify the lines of the standard input: label, tab, probability for each line.
 

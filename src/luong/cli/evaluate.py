@@ -10,12 +10,19 @@ from typing import Annotated, Any
 
 import typer
 
+from luong.cli.options import (
+    BatchSize,
+    BeamSize,
+    Device,
+    Int8,
+    Models,
+    Shortlisted,
+    Workers,
+)
+
 
 def evaluate(
-    models: Annotated[
-        list[str],
-        typer.Argument(help="The model folder; several are an ensemble.", metavar="MODEL..."),
-    ],
+    models: Models,
     source: Annotated[str | None, typer.Option(help="What to translate.", metavar="FILE")] = None,
     reference: Annotated[
         str | None, typer.Option(help="What it should be.", metavar="FILE")
@@ -25,23 +32,15 @@ def evaluate(
         typer.Option(help="Labelled documents for a classifier.", metavar="FILE|FOLDER"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    beam_size: Annotated[int, typer.Option(min=1, help="Hypotheses kept a sentence.")] = 5,
-    batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Most sentences in a batch.", show_default="64")
-    ] = None,
+    beam_size: BeamSize = 5,
+    batch_size: BatchSize = None,
     output: Annotated[
         str | None, typer.Option(help="Also write the translations.", metavar="FILE")
     ] = None,
-    int8: Annotated[
-        bool, typer.Option("--int8", help="Put the weights in int8: faster on CPUs.")
-    ] = False,
-    shortlist: Annotated[
-        bool, typer.Option("--shortlist", help="Keep to likely tokens, see `luong shortlist`.")
-    ] = False,
-    workers: Annotated[
-        int, typer.Option(min=1, help="Processes that share the threads: for big files.")
-    ] = 1,
-    device: Annotated[str, typer.Option(help="Where to compute.")] = "cpu",
+    int8: Int8 = False,
+    shortlist: Shortlisted = False,
+    workers: Workers = 1,
+    device: Device = "cpu",
 ) -> None:
     """Score a translator on two files, or a classifier on one file of labelled documents.
 

@@ -9,19 +9,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from luong.cli.options import (
+    BatchSize,
+    BeamSize,
+    Device,
+    Int8,
+    Models,
+    Shortlisted,
+    Workers,
+)
+
 if TYPE_CHECKING:
     from luong.search import Translation, Translator
 
 
 def translate(
-    models: Annotated[
-        list[str],
-        typer.Argument(help="The model folder; several are an ensemble.", metavar="MODEL..."),
-    ],
-    beam_size: Annotated[int, typer.Option(min=1, help="Hypotheses kept a sentence.")] = 5,
-    batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Most sentences in a batch.", show_default="64")
-    ] = None,
+    models: Models,
+    beam_size: BeamSize = 5,
+    batch_size: BatchSize = None,
     scores: Annotated[bool, typer.Option("--scores", help="Print score, tab, text.")] = False,
     n_best: Annotated[
         int | None, typer.Option(min=1, help="Print a JSON object a line with so many results.")
@@ -29,16 +34,10 @@ def translate(
     alignments: Annotated[
         str | None, typer.Option(help="Write word links in Pharaoh form.", metavar="FILE")
     ] = None,
-    int8: Annotated[
-        bool, typer.Option("--int8", help="Put the weights in int8: faster on CPUs.")
-    ] = False,
-    shortlist: Annotated[
-        bool, typer.Option("--shortlist", help="Keep to likely tokens, see `luong shortlist`.")
-    ] = False,
-    workers: Annotated[
-        int, typer.Option(min=1, help="Processes that share the threads: for big files.")
-    ] = 1,
-    device: Annotated[str, typer.Option(help="Where to compute.")] = "cpu",
+    int8: Int8 = False,
+    shortlist: Shortlisted = False,
+    workers: Workers = 1,
+    device: Device = "cpu",
 ) -> None:
     """Translate the lines of the standard input; one line comes out for each line that goes in."""
     from luong.cli.lines import input_lines, print_line, whole_text_file
