@@ -20,6 +20,7 @@ from luong.folder import load_folder
 from luong.training import precision, train
 from luong.training.loop import Trainer
 from luong.training.report import read_metrics
+from luong.training.update import Updater
 
 # Keys that the clock decides.
 TIMED = {"seconds", "source_tokens_per_second", "target_tokens_per_second", "wait_share"}
@@ -408,6 +409,21 @@ def test_a_new_time_limit_makes_a_new_plan(toy_config, console, clock):
     train(toy_config("training.max_minutes=0.03125", "training.max_epochs=100"), console=console)
     longer = toy_config("training.max_minutes=0.0625", "training.max_epochs=100")
     assert train(longer, resume=True, console=console).reason == "30 planned updates done"
+
+
+def test_slow_first_updates_do_not_shorten_the_plan(toy_config, console, clock, monkeypatch):
+    # Kernels that are compiled in the first update take half of a limit of 4 seconds.
+    clock.step = 2.0
+    update = Updater.update
+
+    def first_slow(self, *arguments):
+        updated = update(self, *arguments)
+        clock.step = 0.125
+        return updated
+
+    monkeypatch.setattr(Updater, "update", first_slow)
+    config = toy_config(f"training.max_minutes={4 / 60}", "training.max_epochs=100")
+    assert train(config, console=console).reason == "17 planned updates done"  # 1 + 2 / 0.125
 
 
 def test_validation_saves_for_resuming(toy_config, console, stop_after):

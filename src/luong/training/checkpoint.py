@@ -57,6 +57,7 @@ class Progress:
         validated_update: The update of the last validation.
         validation_seconds: What that validation took.
         stale_validations: Validations since the best.
+        timed_from: The update, second and share of the run since when updates are timed for that.
         planned_updates: Estimated under a time limit, once; None otherwise.
         planned_minutes: The limit it was estimated under.
         schedule: `factor` and `stale` of the learning-rate schedule.
@@ -75,6 +76,7 @@ class Progress:
     validated_update: int = 0
     validation_seconds: float = 0.0
     stale_validations: int = 0
+    timed_from: tuple[int, float, float] | None = None
     planned_updates: int | None = None
     planned_minutes: float = 0.0
     schedule: tuple[float, int] = (1.0, 0)

@@ -10,8 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -42,28 +41,13 @@ from luong.training.classification import ClassificationTask
 from luong.training.optim import Average, choose_device
 from luong.training.precision import choose_precision
 from luong.training.report import Report, perplexity
+from luong.training.result import TrainingResult
 from luong.training.schedule import Schedule
 from luong.training.task import Task
 from luong.training.translation import TranslationTask
 from luong.training.update import Updated, Updater
 
 SAVE_SECONDS = 300.0
-
-
-class TrainingResult(NamedTuple):
-    """How a run ended.
-
-    Attributes:
-        folder: The model folder.
-        scores: Of the best validation.
-        reason: Why it stopped.
-        interrupted: Whether Ctrl-C stopped it; it can be resumed.
-    """
-
-    folder: Path
-    scores: dict[str, Any]
-    reason: str
-    interrupted: bool
 
 
 def train(
@@ -146,7 +130,7 @@ class Trainer:
         """Train until something says stop."""
         progress = self.progress
         if progress.planned_minutes != self.config.training.max_minutes:
-            progress.planned_updates = None
+            progress.planned_updates = progress.timed_from = None
         self._started = time.monotonic() - progress.seconds
         self._saved = time.monotonic()
         reason = self._reason_to_stop()
@@ -317,11 +301,19 @@ class Trainer:
     def _estimate_updates(self) -> None:
         """Under a time limit, plan the updates once, shortly before the rate is to fall."""
         progress, training = self.progress, self.config.training
-        if progress.update == 0 or self._fraction_done() < max(0.05, 0.8 * training.decay_start):
+        seconds, share = self._seconds(), self._fraction_done()
+        due = max(0.05, 0.8 * training.decay_start)
+        if progress.timed_from is None:
+            # The first updates are slower, as kernels are compiled: they say little of the rest.
+            if progress.update and share >= due / 2:
+                progress.timed_from = (progress.update, seconds, share)
             return
-        seconds = self._seconds()
+        update, since, start = progress.timed_from
+        if progress.update == update or share < max(due, start + due / 2):
+            return
         left = max(0.0, 60 * training.max_minutes - seconds - progress.validation_seconds)
-        planned = progress.update + max(1, int(left * progress.update / seconds))
+        pace = (progress.update - update) / (seconds - since)
+        planned = progress.update + max(1, int(left * pace))
         progress.planned_updates = min(planned, self._most_updates)
         progress.planned_minutes = training.max_minutes
         self.report.say(f"planned   {progress.planned_updates} updates in the time limit")
