@@ -114,3 +114,11 @@ def test_what_is_no_model_folder_is_refused_here(tmp_path) -> None:
 def test_one_worker_is_this_process(trained) -> None:
     with open_translator(trained) as translator:
         assert type(translator) is Translator
+
+
+def test_an_ensemble_is_shared_as_one_model_is(trained) -> None:
+    both = [trained, trained]
+    with open_translator(both) as alone, open_translator(both, workers=2) as pool:
+        assert type(pool) is TranslatorPool
+        expected = [result.text for result in alone.translate(lines(20))]
+        assert [result.text for result in pool.translate(lines(20))] == expected
