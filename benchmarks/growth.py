@@ -17,6 +17,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from luong.benchmark.machine import description
 from luong.benchmark.process import alone, peak_growth
 from luong.config import PairFiles
 from luong.models import Seq2Seq
-from luong.text.batches import Batch, BatchLoader, plan
+from luong.text.batches import Batch, BatchLoader, collate, plan
 from luong.text.corpus import ParallelCorpus
 from luong.text.dataset import Dataset
 from luong.text.words import WordTokenizer
@@ -168,7 +169,7 @@ def _batches(dataset: Dataset, row: Row) -> Iterator[int]:
             epoch=epoch,
         )
         row.setdefault("planning_seconds", time.perf_counter() - start)
-        with BatchLoader(dataset, batches) as loader:
+        with BatchLoader(partial(collate, dataset), batches) as loader:
             for batch in loader:
                 yield batch.target_tokens
         epoch += 1

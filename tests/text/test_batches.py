@@ -1,5 +1,6 @@
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,6 +18,10 @@ from luong.text.vocabulary import BEGIN, END, PAD
 @pytest.fixture(scope="module")
 def dataset(corpus, tokenizers):
     return Dataset(corpus, tokenizers["unigram"], tokenizers["bpe"], max_length=250)
+
+
+def load(dataset, batches, **options):
+    return BatchLoader(partial(collate, dataset), batches, **options)
 
 
 def plan_of(dataset, batch_tokens=2000, seed=1, epoch=0):
@@ -131,19 +136,19 @@ def same(first: Batch, second: Batch) -> bool:
 
 def test_the_loader_gives_the_plan_in_order_from_a_position(dataset):
     batches = plan_of(dataset)
-    with BatchLoader(dataset, batches, position=len(batches) - 6, prefetch=2) as loader:
+    with load(dataset, batches, position=len(batches) - 6, prefetch=2) as loader:
         loaded = list(loader)
     assert len(loaded) == 6
     for batch, positions in zip(loaded, batches[-6:], strict=True):
         assert same(batch, collate(dataset, positions))
-    assert list(BatchLoader(dataset, batches, position=len(batches))) == []
+    assert list(load(dataset, batches, position=len(batches))) == []
     with pytest.raises(ValueError, match="position"):
-        BatchLoader(dataset, batches, position=len(batches) + 1)
+        load(dataset, batches, position=len(batches) + 1)
 
 
 def test_errors_of_the_thread_reach_the_consumer(dataset):
     batches = [np.array([0]), np.array([10**9]), np.array([1])]
-    loader = BatchLoader(dataset, batches)
+    loader = load(dataset, batches)
     assert next(loader).indices.tolist() == [0]
     with pytest.raises(IndexError):
         next(loader)
@@ -151,14 +156,15 @@ def test_errors_of_the_thread_reach_the_consumer(dataset):
         next(loader)
 
 
-def test_the_thread_keeps_few_batches_and_ends_when_closed(dataset, monkeypatch):
+def test_the_thread_keeps_few_batches_and_ends_when_closed(dataset):
     made = []
-    monkeypatch.setattr(
-        "luong.text.batches.collate",
-        lambda _, positions: made.append(1) or collate(dataset, positions),
-    )
+
+    def make(positions):
+        made.append(1)
+        return collate(dataset, positions)
+
     before = threading.active_count()
-    with BatchLoader(dataset, plan_of(dataset, 200), prefetch=3) as loader:
+    with BatchLoader(make, plan_of(dataset, 200), prefetch=3) as loader:
         next(loader)
         # One taken, three waiting, one in hand.
         patience = time.monotonic() + 10
@@ -171,12 +177,11 @@ def test_the_thread_keeps_few_batches_and_ends_when_closed(dataset, monkeypatch)
         next(loader)
 
 
-def test_waiting_is_measured(dataset, monkeypatch):
-    def slow(_, positions):
+def test_waiting_is_measured(dataset):
+    def slow(positions):
         time.sleep(0.1)
         return collate(dataset, positions)
 
-    monkeypatch.setattr("luong.text.batches.collate", slow)
-    with BatchLoader(dataset, plan_of(dataset)[:2]) as loader:
+    with BatchLoader(slow, plan_of(dataset)[:2]) as loader:
         list(loader)
     assert loader.waited >= 0.15

@@ -76,7 +76,7 @@ def test_everything_handed_in_is_on_the_page(full):
     for expected in (
         *("German to English", "35.2", "12.5%", SIGNATURE),
         *("1,200 updates", "2 epochs", "2 min 15 s"),
-        *("Loss per target token", "Validation scores", "Learning rate", "Tokens per second"),
+        *("Loss", "Validation scores", "Learning rate", "Tokens per second"),
         *("Guten Tag", "good day", "two cats", "two dogs", "−0.25"),
         *("model.hidden_size", "256", "model.attention.score", '"general"'),
         *("torch", "2.13.0"),

@@ -6,7 +6,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -198,7 +197,7 @@ class BatchLoader:
     error in the thread is raised from the iteration.
 
     Args:
-        dataset: The data set; or what makes a batch of some positions, in the thread.
+        make: Makes a batch of some positions, in the thread.
         batches: The plan of its batches.
         position: The first batch of the plan to load.
         prefetch: The most batches that wait for the model.
@@ -207,14 +206,14 @@ class BatchLoader:
         waited: Seconds that the iteration has waited for batches.
 
     Example:
-        >>> with BatchLoader(dataset, plan(...)) as batches:
+        >>> with BatchLoader(partial(collate, dataset), plan(...)) as batches:
         ...     for batch in batches:
         ...         train(batch)
     """
 
     def __init__(
         self,
-        dataset: Dataset | Callable[[npt.NDArray[np.int64]], Any],
+        make: Callable[[npt.NDArray[np.int64]], Any],
         batches: Sequence[npt.NDArray[np.int64]],
         position: int = 0,
         prefetch: int = 4,
@@ -222,7 +221,7 @@ class BatchLoader:
         if not 0 <= position <= len(batches):
             raise ValueError(f"position {position} is not in a plan of {len(batches)} batches")
         self.waited = 0.0
-        self._make = partial(collate, dataset) if isinstance(dataset, Dataset) else dataset
+        self._make = make
         self._batches = batches[position:]
         self._ready: queue.Queue[Any] = queue.Queue(prefetch)
         self._closed = threading.Event()

@@ -38,7 +38,7 @@ class Series(NamedTuple):
 _BLUE, _ORANGE, _GREEN = "#3a7bd5", "#e07b28", "#2a9d74"
 
 PANELS: dict[str, tuple[Series, ...]] = {
-    "Loss per target token": (
+    "Loss": (
         Series("training", "train", "loss", _BLUE),
         Series("validation", "validation", "loss", _ORANGE),
     ),
