@@ -24,6 +24,14 @@ def test_round_trip_restores_spacing(line):
 
 
 @given(LINES)
+@example("a" * 99 + "!" + " b" * 3)
+def test_ids_alone_are_those_of_encode(line):
+    tokenizer = WordTokenizer.train([line[: len(line) // 2]], size=10**6)
+    for _ in range(2):  # the second time from memory
+        assert tokenizer.ids(line) == tokenizer.encode(line).ids
+
+
+@given(LINES)
 def test_spans_cover_all_but_white_space(line):
     tokens, spans = split_words(line)
     assert "".join(line[start:end] for start, end in spans) == "".join(line.split())

@@ -8,7 +8,7 @@ import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from luong.files import write_whole
@@ -20,6 +20,9 @@ JOINER = "￭"
 
 # Letters and punctuation never share a token, so no text can yield this one.
 _LITERAL_JOINER = "&joiner;"
+
+# How much is remembered of what a tokenizer has read: some 20 MB.
+_FREQUENT, _SHORT = 1 << 16, 64
 
 
 @cache
@@ -81,13 +84,19 @@ class WordTokenizer:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
+        # What stands between spaces is read by itself, and much of it again and again.
+        self._frequent = lru_cache(_FREQUENT)(self._read)
 
     @classmethod
     def train(cls, lines: Iterable[str], size: int, minimum_count: int = 1) -> WordTokenizer:
         """Count the tokens of lines and keep the most frequent, `size` with the special ones."""
-        counts: Counter[str] = Counter()
+        chunks: Counter[str] = Counter()
         for line in lines:
-            counts.update(split_words(line)[0])
+            chunks.update(line.split())
+        counts: Counter[str] = Counter()
+        for chunk, count in chunks.items():
+            for token in split_words(chunk)[0]:
+                counts[token] += count
         return cls(Vocabulary.build(counts, size, minimum_count))
 
     @property
@@ -101,8 +110,14 @@ class WordTokenizer:
         return Encoding([self.vocabulary.id(token) for token in tokens], spans)
 
     def ids(self, line: str) -> list[int]:
-        """See `Tokenizer.ids`."""
-        return self.encode(line).ids
+        """See `Tokenizer.ids`; several times faster than `encode`."""
+        ids: list[int] = []
+        for chunk in line.split():
+            ids += self._frequent(chunk) if len(chunk) < _SHORT else self._read(chunk)
+        return ids
+
+    def _read(self, chunk: str) -> list[int]:
+        return self.encode(chunk).ids
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """See `Tokenizer.tokens`; joiners are not shown."""
