@@ -65,6 +65,11 @@ class ModelFolder(Generic[Config, Model]):
         """Where the network lies."""
         return next(self.model.parameters()).device
 
+    @property
+    def max_source_length(self) -> int:
+        """Tokens that sources were cut to in training; 0: they were not."""
+        return int(getattr(self.config.data, "max_source_length", 0))
+
 
 AnyFolder = ModelFolder[Any, Any]
 ClassifierFolder = ModelFolder[ClassifierConfig, HierarchicalClassifier]

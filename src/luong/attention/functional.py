@@ -68,6 +68,7 @@ def attend_memory(
     positions: Tensor | None = None,
     mask: Tensor | None = None,
     bias: Tensor | None = None,
+    coverage: Tensor | None = None,
     dropout: float = 0.0,
     need_weights: bool = True,
 ) -> AttentionOutput:
@@ -91,12 +92,13 @@ def attend_memory(
     _check_positions(positions, batch, steps)
     broken = None if memory.broken is None else memory.broken.unsqueeze(1)
     located = window.locate(query, positions, memory.lengths)
-    if located is None and not dropout and not need_weights:
+    _check_coverage(coverage, score, located is None, full)
+    if located is None and coverage is None and not dropout and not need_weights:
         context = score.context(query, memory.keys, memory.values, allowed, bias)
         context = _broken_where_seen(context, broken, allowed)
         weights = band_start = None
     elif located is None:
-        scores = biased(score.scores(query, memory.keys), bias)
+        scores = biased(_scores(score, query, memory, coverage), bias)
         scores = _broken_where_seen(scores, broken, allowed)
         weights = masked_softmax(scores, allowed)
         context = kernels.global_context(functional.dropout(weights, dropout), memory.values)
@@ -186,6 +188,13 @@ def attend(
     )
 
 
+def _scores(score: Score, query: Tensor, memory: Memory, coverage: Tensor | None) -> Tensor:
+    """Scores of the whole source (B, T, S)."""
+    if coverage is None:
+        return score.scores(query, memory.keys)
+    return score.covered(query, memory.keys, coverage)
+
+
 def _known_whole(broken: Tensor) -> bool:
     """Whether nothing is broken, as far as one may look: a step that need not ask is cheaper."""
     # On other devices the look would wait for the device, and what traces cannot look at all.
@@ -236,6 +245,24 @@ def _check_positions(positions: Tensor, batch: int, steps: int) -> None:
     if positions.shape != (batch, steps):
         raise ValueError(
             f"positions have shape {tuple(positions.shape)}; expected (B, T) = {(batch, steps)}."
+        )
+
+
+def _check_coverage(
+    coverage: Tensor | None, score: Score, whole_source: bool, full: tuple[int, int, int]
+) -> None:
+    if (coverage is not None) != score.covers:
+        raise ValueError(
+            "a score made with coverage=True needs coverage=, and another takes none: the sum of "
+            "the weights of all steps before, zeros at the first."
+        )
+    if coverage is None:
+        return
+    if not whole_source:
+        raise ValueError("coverage is of the whole source: use window='global' with it.")
+    if coverage.shape != full:
+        raise ValueError(
+            f"coverage has shape {tuple(coverage.shape)}; expected (B, T, S) = {full}."
         )
 
 

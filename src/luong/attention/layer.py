@@ -27,6 +27,8 @@ class Attention(nn.Module):
         window: "global", "local-m", "local-p", or a `Window`.
         half_width: D of the local windows, which span 2D+1 positions.
         dropout: Dropout on the normalised weights, in training.
+        coverage: The score knows what was attended before (See 2017, equation 11); for `additive`
+            and `concat`, and a global window.
 
     Raises:
         ValueError: A name is unknown, or the sizes do not suit the score.
@@ -51,10 +53,16 @@ class Attention(nn.Module):
         window: str | Window = "global",
         half_width: int = 10,
         dropout: float = 0.0,
+        coverage: bool = False,
     ) -> None:
         super().__init__()
         self.score = make_score(
-            score, query_size, key_size, attention_size=attention_size, max_length=max_length
+            score,
+            query_size,
+            key_size,
+            attention_size=attention_size,
+            max_length=max_length,
+            coverage=coverage,
         )
         self.window = make_window(window, half_width, query_size, attention_size)
         value_size = key_size if value_size is None else value_size
@@ -95,6 +103,7 @@ class Attention(nn.Module):
         positions: Tensor | None = None,
         mask: Tensor | None = None,
         bias: Tensor | None = None,
+        coverage: Tensor | None = None,
         need_weights: bool = True,
     ) -> AttentionOutput:
         """Attend.
@@ -109,6 +118,8 @@ class Attention(nn.Module):
                 0..T-1 by default.
             mask: Bool, broadcastable to (B, T, S), True = may attend.
             bias: Float, added to the scores, broadcastable to (B, T, S).
+            coverage: The sum of the weights of all steps before (B, T, S), for a score that knows
+                coverage.
             need_weights: False: `weights` of the result is None, and a global window need not
                 make them.
 
@@ -124,6 +135,7 @@ class Attention(nn.Module):
             positions=positions,
             mask=mask,
             bias=bias,
+            coverage=coverage,
             dropout=self.dropout if self.training else 0.0,
             need_weights=need_weights,
         )

@@ -26,6 +26,7 @@ from typing_extensions import override
 
 from luong import kernels
 from luong.errors import nearest
+from luong.kernels import reference
 from luong.kernels.products import linear
 from luong.kernels.reference import at_least_float32, biased, masked_softmax
 
@@ -52,6 +53,8 @@ class Score(nn.Module, ABC):
 
     attends = True
     """False for the score that means no attention at all."""
+    covers = False
+    """True where `scores` takes what was attended before, see `covered`."""
 
     def __init__(
         self,
@@ -82,6 +85,17 @@ class Score(nn.Module, ABC):
     @abstractmethod
     def banded(self, query: Tensor, prepared: Any, centres: Tensor, half_width: int) -> Tensor:
         """Score queries (B, T, q) against the keys around centres (B, T): (B, T, 2D+1)."""
+
+    def covered(self, query: Tensor, prepared: Any, coverage: Tensor) -> Tensor:
+        """Score as `scores` does, given the sum of the weights so far (B, T, S).
+
+        Raises:
+            ValueError: This score knows no coverage.
+        """
+        raise ValueError(
+            f"{type(self).__name__} knows no coverage. Make 'additive' or 'concat' with "
+            "coverage=True."
+        )
 
     def context(
         self,
@@ -245,6 +259,29 @@ class _Additive(Score):
     """The scores v^T tanh(query' + key'), whatever makes the two projections."""
 
     weight_vector: nn.Parameter
+    coverage_weight: nn.Parameter | None
+
+    @override
+    def covered(self, query: Tensor, prepared: kernels.PreparedKeys, coverage: Tensor) -> Tensor:
+        if self.coverage_weight is None:
+            return super().covered(query, prepared, coverage)
+        queries, weight = self._projected(query), self.weight_vector
+        with torch.autocast(query.device.type, enabled=False):
+            return reference.covered_scores(
+                queries, prepared, weight, coverage, self.coverage_weight
+            )
+
+    def _prepared(self, projected: Tensor) -> kernels.PreparedKeys:
+        # With coverage nothing is made of the exponentials that other engines take beforehand.
+        prepare = reference.prepare_keys if self.covers else kernels.prepare_keys
+        return prepare(projected)
+
+    def _cover(self, coverage: bool, size: int) -> None:
+        """Make the weights of coverage, or note that there are none."""
+        self.covers = coverage
+        self.coverage_weight = nn.Parameter(torch.empty(size)) if coverage else None
+        if self.coverage_weight is not None:
+            nn.init.uniform_(self.coverage_weight, -(size**-0.5), size**-0.5)
 
     @override
     def scores(self, query: Tensor, prepared: kernels.PreparedKeys) -> Tensor:
@@ -290,10 +327,12 @@ class Concat(_Additive):
         key_size: int,
         *,
         attention_size: int | None = None,
+        coverage: bool = False,
         **sizes: int | None,
     ) -> None:
         super().__init__(query_size, key_size)
         size = attention_size or query_size
+        self._cover(coverage, size)
         self.weight = nn.Parameter(torch.empty(size, query_size + key_size))
         self.weight_vector = nn.Parameter(torch.empty(size))
         nn.init.xavier_uniform_(self.weight)
@@ -301,7 +340,7 @@ class Concat(_Additive):
 
     @override
     def prepare(self, keys: Tensor) -> kernels.PreparedKeys:
-        return kernels.prepare_keys(linear(keys, self.weight[:, self.query_size :]))
+        return self._prepared(linear(keys, self.weight[:, self.query_size :]))
 
     def _projected(self, query: Tensor) -> Tensor:
         return linear(query, self.weight[:, : self.query_size])
@@ -316,10 +355,12 @@ class Additive(_Additive):
         key_size: int,
         *,
         attention_size: int | None = None,
+        coverage: bool = False,
         **sizes: int | None,
     ) -> None:
         super().__init__(query_size, key_size)
         size = attention_size or query_size
+        self._cover(coverage, size)
         self.query_weight = nn.Parameter(torch.empty(size, query_size))
         self.key_weight = nn.Parameter(torch.empty(size, key_size))
         self.bias = nn.Parameter(torch.zeros(size))
@@ -330,7 +371,7 @@ class Additive(_Additive):
 
     @override
     def prepare(self, keys: Tensor) -> kernels.PreparedKeys:
-        return kernels.prepare_keys(linear(keys, self.key_weight))
+        return self._prepared(linear(keys, self.key_weight))
 
     def _projected(self, query: Tensor) -> Tensor:
         return linear(query, self.query_weight, self.bias)
@@ -383,6 +424,7 @@ def make_score(
     *,
     attention_size: int | None = None,
     max_length: int | None = None,
+    coverage: bool = False,
 ) -> Score:
     """A score function by its name; an object is given back as it is.
 
@@ -397,4 +439,9 @@ def make_score(
         return score
     if score not in SCORES:
         raise ValueError(f"'{score}' is not a score function.{nearest(score, SCORES)}")
-    return SCORES[score](query_size, key_size, attention_size=attention_size, max_length=max_length)
+    made: type[Score] = SCORES[score]
+    if not coverage:
+        return made(query_size, key_size, attention_size=attention_size, max_length=max_length)
+    if not issubclass(made, Additive | Concat):
+        raise ValueError(f"'{score}' knows no coverage. Use score='additive' or 'concat'.")
+    return made(query_size, key_size, attention_size=attention_size, coverage=True)

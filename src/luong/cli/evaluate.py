@@ -13,8 +13,10 @@ import typer
 from luong.cli.options import (
     BatchSize,
     BeamSize,
+    BlockNgrams,
     Device,
     Int8,
+    MinLength,
     Models,
     Shortlisted,
     Workers,
@@ -39,6 +41,11 @@ def evaluate(
     ] = None,
     int8: Int8 = False,
     shortlist: Shortlisted = False,
+    min_length: MinLength = 0,
+    block_ngrams: BlockNgrams = 0,
+    rouge: Annotated[
+        bool, typer.Option("--rouge", help="Also ROUGE-1, -2 and -L, for summaries.")
+    ] = False,
     workers: Workers = 1,
     device: Device = "cpu",
 ) -> None:
@@ -61,10 +68,15 @@ def evaluate(
         return
     if source is None or reference is None:
         raise typer.BadParameter("give --source and --reference, or --file for a classifier")
-    search = {"beam_size": beam_size, "batch_size": batch_size, "shortlist": shortlist}
-    scores, texts = evaluate_files(
-        models, source, reference, device=device, int8=int8, workers=workers, **search
-    )
+    search: dict[str, Any] = {
+        "beam_size": beam_size,
+        "batch_size": batch_size,
+        "shortlist": shortlist,
+        "min_length": min_length,
+        "block_ngrams": block_ngrams,
+    }
+    where: dict[str, Any] = {"device": device, "int8": int8, "workers": workers}
+    scores, texts = evaluate_files(models, source, reference, rouge=rouge, **where, **search)
     _print_scores(scores, as_json)
     if output:
         write_whole(Path(output), "".join(text + "\n" for text in texts).encode())
@@ -78,6 +90,9 @@ def _print_scores(scores: dict[str, Any], as_json: bool) -> None:
     typer.echo(f"chrF         {scores['chrf']:.2f}")
     typer.echo(f"TER          {scores['ter']:.2f}")
     typer.echo(f"exact match  {scores['exact_match']:.2%}")
+    for name, head in (("rouge1", "ROUGE-1"), ("rouge2", "ROUGE-2"), ("rouge_l", "ROUGE-L")):
+        if name in scores:
+            typer.echo(f"{head}      {scores[name]:.2f}")
     typer.echo(f"speed        {scores['sentences_per_second']:.1f} sentences/s")
     for signature in scores["signatures"].values():
         typer.echo(f"signature    {signature}")
@@ -158,6 +173,7 @@ def evaluate_files(
     device: str = "cpu",
     int8: bool = False,
     workers: int = 1,
+    rouge: bool = False,
     **search: Any,
 ) -> tuple[dict[str, Any], list[str]]:
     """Translate a file and score the result.
@@ -169,21 +185,25 @@ def evaluate_files(
         device: Where to compute.
         int8: Put the weights in int8.
         workers: How many processes translate.
+        rouge: Also score with ROUGE.
         search: Options of `Translator.translate_lines`.
 
     Returns:
-        bleu, chrf, ter (percent), exact_match (0 to 1), sentences_per_second and signatures; and
-        the translations.
+        bleu, chrf, ter (percent), exact_match (0 to 1), sentences_per_second and signatures, with
+        ROUGE rouge1, rouge2 and rouge_l (0 to 100); and the translations.
 
     Raises:
         UserError: A folder or file cannot be read, or the files are of unequal length.
     """
     from luong.config import PairFiles
     from luong.evaluation.metrics import corpus_scores
+    from luong.evaluation.rouge import check_rouge, rouge_scores
     from luong.folder import read_settings
     from luong.search.workers import open_translator
     from luong.text.corpus import ParallelCorpus
 
+    if rouge:
+        check_rouge()
     corpus = ParallelCorpus.open(PairFiles(source=Path(source), target=Path(reference)))
     with open_translator(models, workers=workers, device=device, int8=int8) as translator:
         start = time.perf_counter()
@@ -194,5 +214,7 @@ def evaluate_files(
     language = read_settings(Path(first))["run"]["data"].get("target_language")
     found = corpus_scores(texts, list(corpus.target_lines()), target_language=language)
     scores = found._asdict()
+    if rouge:
+        scores |= rouge_scores(texts, list(corpus.target_lines()))._asdict()
     scores["sentences_per_second"] = len(texts) / seconds
     return scores, texts

@@ -18,6 +18,10 @@ Int8 = Annotated[bool, typer.Option("--int8", help="Put the weights in int8: fas
 Shortlisted = Annotated[
     bool, typer.Option("--shortlist", help="Keep to likely tokens, see `luong shortlist`.")
 ]
+MinLength = Annotated[int, typer.Option(min=0, help="Fewest tokens of an output.")]
+BlockNgrams = Annotated[
+    int, typer.Option(min=0, help="No so many tokens in a row come twice.", show_default="off")
+]
 Workers = Annotated[
     int, typer.Option(min=1, help="Processes that share the threads: for big files.")
 ]

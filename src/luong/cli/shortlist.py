@@ -66,10 +66,12 @@ def learn_for_folder(
     from luong.config import PairFiles
     from luong.errors import UserError
     from luong.folder import load_folder, write_shortlist
+    from luong.search.copying import refuse_shortlist
     from luong.text.corpus import ParallelCorpus
     from luong.text.shortlist import learn_shortlist
 
     folder = load_folder(model)
+    refuse_shortlist(folder.model)
     files = folder.config.data.train
     if source is not None and target is not None:
         files = PairFiles(source=Path(source), target=Path(target))

@@ -12,8 +12,10 @@ import typer
 from luong.cli.options import (
     BatchSize,
     BeamSize,
+    BlockNgrams,
     Device,
     Int8,
+    MinLength,
     Models,
     Shortlisted,
     Workers,
@@ -36,6 +38,11 @@ def translate(
     ] = None,
     int8: Int8 = False,
     shortlist: Shortlisted = False,
+    min_length: MinLength = 0,
+    block_ngrams: BlockNgrams = 0,
+    mark_copied: Annotated[
+        bool, typer.Option("--mark-copied", help="Put what was copied in ⟦white brackets⟧.")
+    ] = False,
     workers: Workers = 1,
     device: Device = "cpu",
 ) -> None:
@@ -49,7 +56,13 @@ def translate(
         raise UserError(
             f"--n-best {n_best} needs a beam as wide: add --beam-size {n_best} or more."
         )
-    options = {"beam_size": beam_size, "batch_size": batch_size, "shortlist": shortlist}
+    options = {
+        "beam_size": beam_size,
+        "batch_size": batch_size,
+        "shortlist": shortlist,
+        "min_length": min_length,
+        "block_ngrams": block_ngrams,
+    }
     with (
         open_translator(models, workers=workers, device=device, int8=int8) as translator,
         whole_text_file(alignments) as links,
@@ -59,7 +72,8 @@ def translate(
             if n_best:
                 print_line(json.dumps(_object(results), ensure_ascii=False))
             else:
-                print_line(f"{best.score:.6f}\t{best.text}" if scores else best.text)
+                text = best.marked if mark_copied else best.text
+                print_line(f"{best.score:.6f}\t{text}" if scores else text)
             if links:
                 links.write(pharaoh(best.alignment) + "\n")
 
@@ -81,7 +95,12 @@ def _object(results: list[Translation]) -> dict[str, Any]:
     return {
         "source": results[0].source,
         "translations": [
-            {"text": result.text, "score": result.score, "alignment": result.alignment}
+            {
+                "text": result.text,
+                "score": result.score,
+                "alignment": result.alignment,
+                "copied": result.copied,
+            }
             for result in results
         ],
     }

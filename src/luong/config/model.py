@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import AliasChoices, Field, model_validator
 
 from luong.config.section import Section
 
@@ -31,6 +31,22 @@ class AttentionConfig(Section):
     """Rows of the `location` score: source positions beyond it are never attended."""
     dropout: float = Field(0.0, ge=0.0, lt=1.0)
     """Dropout on the attention weights."""
+    coverage: bool = False
+    """The score knows what was attended before (See 2017); for `additive` and `concat`."""
+
+    @model_validator(mode="after")
+    def _coverage_fits(self) -> AttentionConfig:
+        if self.coverage and self.score not in ("additive", "concat"):
+            raise ValueError(
+                "coverage = true adds what was attended inside the tanh of a score, and score = "
+                f'"{self.score}" has none: set score = "additive" or "concat"'
+            )
+        if self.coverage and self.window != "global":
+            raise ValueError(
+                "coverage = true counts what was attended in the whole source: set window = "
+                '"global"'
+            )
+        return self
 
 
 class ModelConfig(Section):
@@ -65,6 +81,8 @@ class ModelConfig(Section):
     """On recurrent states, the same units at every step of a sentence (Gal, Ghahramani 2016)."""
     tie_embeddings: Literal["none", "target", "all"] = "target"
     """The output layer shares the target embeddings; `all`: so does the source side."""
+    copies: bool = Field(False, validation_alias=AliasChoices("copy", "copies"))
+    """Source words may be copied (See 2017, pointer-generator); `copy` in the settings."""
     attention: AttentionConfig = AttentionConfig()
 
     @property
@@ -76,6 +94,15 @@ class ModelConfig(Section):
     def dropout_of_layers(self) -> float:
         """Dropout between layers: `layer_dropout`, or `dropout` where that is not set."""
         return self.dropout if self.layer_dropout is None else self.layer_dropout
+
+    @model_validator(mode="after")
+    def _copying_fits(self) -> ModelConfig:
+        if self.copies and self.attention.score == "none":
+            raise ValueError(
+                'copy = true copies the words that are attended, but attention.score = "none" '
+                "attends to none: choose a score, or set copy = false"
+            )
+        return self
 
     @model_validator(mode="after")
     def _encoder_fits(self) -> ModelConfig:

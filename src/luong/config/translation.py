@@ -42,12 +42,17 @@ class DataConfig(Section):
     """ISO 639 code; chooses the tokenizer of the metric."""
     max_length: int = Field(250, ge=1)
     """Training pairs with more tokens than this on either side are left out, and counted."""
+    max_source_length: int = Field(0, ge=0)
+    """Sources are cut to so many tokens, in training and in use, and counted; 0: never."""
 
 
 class TrainingConfig(TrainingSettings):
     """Training of a translator."""
 
-    best_by: Literal["bleu", "chrf", "loss"] = "bleu"
+    best_by: Literal["bleu", "chrf", "rouge", "loss"] = "bleu"
+    """`rouge`: ROUGE-L, which needs the extra `summary`."""
+    coverage_weight: float = Field(1.0, ge=0.0)
+    """What attending to the same words again costs, with `model.attention.coverage`."""
 
 
 class RunConfig(BaseRunConfig):

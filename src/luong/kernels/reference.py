@@ -34,6 +34,34 @@ def additive_scores(query: Tensor, key: Tensor | PreparedKeys, weight: Tensor) -
     return hidden @ at_least_float32(weight)
 
 
+def covered_scores(
+    query: Tensor,
+    key: Tensor | PreparedKeys,
+    weight: Tensor,
+    coverage: Tensor,
+    coverage_weight: Tensor,
+) -> Tensor:
+    """score[t, s] = v . tanh(query[t] + key[s] + w coverage[t, s]) (See 2017, equation 11).
+
+    What depends on both t and s does not factorise, so no other engine has a faster way. It is
+    for few queries at a time: the steps of a decoder, each of which waits for the one before.
+
+    Args:
+        query: Projected queries (..., T, n).
+        key: Projected keys (..., S, n), plain or prepared.
+        weight: The vector v (n).
+        coverage: The sum of the weights of the steps before (..., T, S).
+        coverage_weight: The vector w (n).
+
+    Returns:
+        Scores (..., T, S), in float32 at least.
+    """
+    queries = at_least_float32(query).unsqueeze(-2) + _plain(key).unsqueeze(-3)
+    feature = at_least_float32(coverage).unsqueeze(-1)
+    hidden = torch.tanh(torch.addcmul(queries, feature, at_least_float32(coverage_weight)))
+    return hidden @ at_least_float32(weight)
+
+
 def dot_scores(query: Tensor, key: Tensor) -> Tensor:
     """See `luong.kernels.dot_scores`."""
     return at_least_float32(query) @ at_least_float32(key).transpose(-1, -2)

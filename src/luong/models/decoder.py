@@ -7,12 +7,16 @@ Equations, with h_t the state of the top layer, c_t the context of attention:
     placement bahdanau  attend with h_{t-1} before it; c_t joins the input of the first layer
     input feeding       h~_{t-1} joins the input of the first layer (Luong 2015, section 3.3)
 
+    coverage            the sum of the weights of all steps before, for a score that knows it
+    copy gate           w_c c_t + w_s h_t + w_x x_t + b, whose sigmoid is the probability that the
+                        next word is generated, not copied (See 2017, equation 8)
+
 It knows no words: it takes embedded tokens and gives attentional states.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
 import torch
@@ -20,6 +24,7 @@ from torch import Tensor, nn
 
 from luong.attention import Attention, AttentionOutput, Memory
 from luong.config import ModelConfig
+from luong.kernels.reference import at_least_float32
 from luong.models.cells import CELLS, Cell, Step
 from luong.models.dropout import dropout, keep_mask
 from luong.models.encoders import Encoded
@@ -35,12 +40,14 @@ class DecoderState(NamedTuple):
         cell: (rows, L, H) for LSTM, (rows, L, 0) for GRU.
         attentional: h~ of the step before (rows, H).
         position: The time step t (rows,), integers.
+        coverage: The sum of the weights of the steps before (rows, S); None where nobody asks.
     """
 
     hidden: Tensor
     cell: Tensor
     attentional: Tensor
     position: Tensor
+    coverage: Tensor | None = None
 
     def select(self, rows: Tensor) -> DecoderState:
         """The state of the given rows, in their order.
@@ -48,11 +55,29 @@ class DecoderState(NamedTuple):
         Args:
             rows: Integer indices (n,).
         """
-        return DecoderState(*(part[rows] for part in self))
+        return self._each(lambda part: part[rows])
 
     def repeat(self, times: int) -> DecoderState:
         """Each row so many times, one beside the other."""
-        return DecoderState(*(part.repeat_interleave(times, 0) for part in self))
+        return self._each(lambda part: part.repeat_interleave(times, 0))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> DecoderState:
+        parts = (None if part is None else change(part) for part in self)
+        return DecoderState(*parts)  # type: ignore[arg-type]
+
+
+class Decoded(NamedTuple):
+    """What the decoder gives of one step, or of all.
+
+    Attributes:
+        attentional: h~ (rows, H), or (B, T, H) of all steps.
+        weights: Over the whole source, (rows, S) or (B, T, S); None if nobody asked.
+        gates: Logits of generating, not copying, (rows,) or (B, T); None without copying.
+    """
+
+    attentional: Tensor
+    weights: Tensor | None
+    gates: Tensor | None = None
 
 
 class _Loop(NamedTuple):
@@ -130,7 +155,9 @@ class Decoder(nn.Module):
             window=options.window,
             half_width=options.half_width,
             dropout=options.dropout,
+            coverage=options.coverage,
         )
+        self.covers = options.coverage
         self.attends_first = options.placement == "bahdanau"
         self.feeds = options.input_feeding
         context_size = self.attention.value_size
@@ -143,13 +170,21 @@ class Decoder(nn.Module):
         )
         self.bridge = Bridge(config)
         self.combine = nn.Linear(context_size + size, size, bias=False)
+        self.copy_gate = (
+            nn.Linear(context_size + size + config.embedding_size, 1) if config.copies else None
+        )
         self.layer_dropout = config.dropout_of_layers
         self.state_dropout = config.state_dropout
 
     def start(self, encoded: Encoded, lengths: Tensor) -> tuple[Memory, DecoderState]:
         """Prepare the source for attention, and the state before the first step."""
         memory = self.attention.prepare(encoded.states, lengths=lengths)
-        return memory, self.bridge(encoded.final)
+        state = self.bridge(encoded.final)
+        if self.covers:
+            state = state._replace(
+                coverage=at_least_float32(encoded.final).new_zeros(memory.mask.shape)
+            )
+        return memory, state
 
     def step(
         self, embedded: Tensor, state: DecoderState, memory: Memory
@@ -166,10 +201,18 @@ class Decoder(nn.Module):
             The new state, and the attentional state (rows, H) with the weights over the whole
             source (rows, S).
         """
+        state, decoded = self.gated_step(embedded, state, memory)
+        return state, cast(tuple[Tensor, Tensor], decoded[:2])
+
+    def gated_step(
+        self, embedded: Tensor, state: DecoderState, memory: Memory
+    ) -> tuple[DecoderState, Decoded]:
+        """As `step`, with the gate of copying."""
         projected = self._first.project(embedded)
         state, attended = self._advance(projected, state, memory, self._loop())
         weights = attended.dense(memory.mask.shape[1]).flatten(0, 1)
-        return state, (state.attentional, weights)
+        gates = self._gates(attended.context.flatten(0, 1), state.hidden[:, -1], embedded)
+        return state, Decoded(state.attentional, weights, gates)
 
     def unroll(
         self,
@@ -190,9 +233,20 @@ class Decoder(nn.Module):
         Returns:
             Attentional states (B, T, H), and the weights (B, T, S) or None.
         """
+        return self.gated_unroll(embedded, state, memory, need_weights=need_weights)[:2]
+
+    def gated_unroll(
+        self,
+        embedded: Tensor,
+        state: DecoderState,
+        memory: Memory,
+        *,
+        need_weights: bool = False,
+    ) -> Decoded:
+        """As `unroll`, with the gates of copying."""
         source_length = memory.mask.shape[1]
         steps = embedded.transpose(0, 1)
-        if not self.feeds and not self.attends_first:
+        if not self.feeds and not self.attends_first and not self.covers:
             top = self._recurrence(steps, state).transpose(0, 1).to(state.hidden.dtype)
             offsets = torch.arange(len(steps), device=embedded.device)
             positions = state.position.unsqueeze(1) + offsets
@@ -201,15 +255,31 @@ class Decoder(nn.Module):
             combined = torch.tanh(
                 linear(torch.cat((attended.context, top), -1), self.combine.weight)
             )
-            return dropout(combined.to(top.dtype), self.layer_dropout, self.training), weights
+            attentional = dropout(combined.to(top.dtype), self.layer_dropout, self.training)
+            return Decoded(attentional, weights, self._gates(attended.context, top, embedded))
         loop = self._loop(state.hidden, len(steps))
-        states, rows = [], []
+        states, rows, contexts, tops = [], [], [], []
         for time, inputs in enumerate(self._first.project(steps).unbind()):
             state, attended = self._advance(inputs, state, memory, loop, time, need_weights)
             states.append(state.attentional)
             if need_weights:
                 rows.append(attended.dense(source_length).squeeze(1))
-        return torch.stack(states, 1), torch.stack(rows, 1) if need_weights else None
+            if self.copy_gate is not None:
+                contexts.append(attended.context.squeeze(1))
+                tops.append(state.hidden[:, -1])
+        gates = None
+        if self.copy_gate is not None:
+            gates = self._gates(torch.stack(contexts, 1), torch.stack(tops, 1), embedded)
+        weights = torch.stack(rows, 1) if need_weights else None
+        return Decoded(torch.stack(states, 1), weights, gates)
+
+    def _gates(self, context: Tensor, top: Tensor, embedded: Tensor) -> Tensor | None:
+        """Logits (...) of generating, from c_t, h_t and x_t, (..., size) each."""
+        if self.copy_gate is None:
+            return None
+        inputs = torch.cat((context, top, embedded), -1)
+        gates = linear(inputs, self.copy_gate.weight, self.copy_gate.bias)
+        return gates.squeeze(-1).to(top.dtype)
 
     def _loop(self, hidden: Tensor | None = None, steps: int = 0) -> _Loop:
         """The weights, and masks for the steps of a training loop that starts from `hidden`."""
@@ -261,9 +331,19 @@ class Decoder(nn.Module):
         sentences = memory.mask.shape[0]
         positions = state.position.view(sentences, -1)
 
+        coverage = state.coverage
+        if coverage is not None:
+            coverage = coverage.view(sentences, -1, coverage.shape[-1])
+
         def attend(hidden: Tensor) -> AttentionOutput:
             query = hidden[:, -1].view(sentences, -1, hidden.shape[-1])
-            return self.attention(query, memory, positions=positions, need_weights=need_weights)  # type: ignore[no-any-return]
+            return self.attention(  # type: ignore[no-any-return]
+                query,
+                memory,
+                positions=positions,
+                coverage=coverage,
+                need_weights=need_weights or self.covers,
+            )
 
         if self.attends_first:
             attended = attend(state.hidden)
@@ -280,6 +360,8 @@ class Decoder(nn.Module):
         else:
             attentional = attentional * loop.masks[time]
         state = state._replace(attentional=attentional, position=state.position + 1)
+        if coverage is not None and attended.weights is not None:
+            state = state._replace(coverage=(coverage + attended.weights).flatten(0, 1))
         return state, attended
 
     def _update(

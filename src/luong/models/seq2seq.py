@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from luong.attention import Memory
 from luong.config import ModelConfig
-from luong.models.decoder import Decoder, DecoderState
+from luong.models.copying import CopyMemory, mixed
+from luong.models.decoder import Decoded, Decoder, DecoderState
 from luong.models.dropout import dropout
 from luong.models.encoders import make_encoder
 from luong.models.output import OutputLayer
+from luong.text.vocabulary import UNKNOWN
 
 
 class StepOutput(NamedTuple):
     """What a search needs of a step.
 
     Attributes:
-        log_probabilities: Of the next token (rows, V), float32 at least.
+        log_probabilities: Of the next token (rows, V), float32 at least; (rows, V + E) with
+            copying, where E source words that the target does not know have ids of their own.
         weights: Attention over the whole source (rows, S).
+        copied: The share of each probability that comes from copying; None without copying.
     """
 
     log_probabilities: Tensor
     weights: Tensor
+    copied: Tensor | None = None
 
 
 class Seq2Seq(nn.Module):
@@ -69,6 +74,10 @@ class Seq2Seq(nn.Module):
         tied = None if config.tie_embeddings == "none" else self.target_embedding
         self.output = OutputLayer(config.hidden_size, target_vocabulary_size, tied)
         self.input_dropout = config.dropout_of_inputs
+        self.vocabulary_size = target_vocabulary_size
+        self.copies = config.copies
+        """Whether source words can be copied: `encode` then wants to know what they are."""
+        self.covers = config.attention.coverage
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -81,18 +90,33 @@ class Seq2Seq(nn.Module):
             if parameter not in apart:
                 nn.init.uniform_(parameter, -0.1, 0.1)
 
-    def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, DecoderState]:
+    def encode(
+        self, source: Tensor, lengths: Tensor, copies: Tensor | None = None
+    ) -> tuple[Memory | CopyMemory, DecoderState]:
         """Read sources.
 
         Args:
             source: Token ids (B, S), padded at the end.
             lengths: Integers (B,), the end symbol counted.
+            copies: With copying, the extended target id of each source token (B, S), negative
+                where nothing can be copied; see `luong.text.copying`.
 
         Returns:
             The memory that steps attend to, and the decoder's state before the first step.
+
+        Raises:
+            ValueError: Copies are missing, or are given to a model that does not copy.
         """
-        embedded = self._embedded(self.source_embedding, source)
-        return self.decoder.start(self.encoder(embedded, lengths), lengths)
+        if (copies is not None) != self.copies:
+            raise ValueError(
+                "a model that copies needs `copies`, the target ids of the source tokens; another "
+                "takes none."
+            )
+        memory, state = self._start(source, lengths)
+        if copies is None:
+            return memory, state
+        size = max(self.vocabulary_size, int(copies.max()) + 1)
+        return CopyMemory(memory, copies, size), state
 
     def forward(
         self, source: Tensor, lengths: Tensor, target: Tensor, *, need_weights: bool = False
@@ -108,21 +132,28 @@ class Seq2Seq(nn.Module):
         Returns:
             Attentional states (B, T, H), for `output`, and the weights (B, T, S) or None.
         """
-        memory, state = self.encode(source, lengths)
+        return self.decode(source, lengths, target, need_weights=need_weights)[:2]
+
+    def decode(
+        self, source: Tensor, lengths: Tensor, target: Tensor, *, need_weights: bool = False
+    ) -> Decoded:
+        """As `forward`, with the gates of copying."""
+        memory, state = self._start(source, lengths)
         embedded = self._embedded(self.target_embedding, target)
-        return self.decoder.unroll(embedded, state, memory, need_weights=need_weights)
+        return self.decoder.gated_unroll(embedded, state, memory, need_weights=need_weights)
 
     def step(
         self,
         tokens: Tensor,
         state: DecoderState,
-        memory: Memory,
+        memory: Memory | CopyMemory,
         output: Callable[[Tensor], Tensor] | None = None,
     ) -> tuple[DecoderState, StepOutput]:
         """One step of some rows; pure.
 
         Args:
-            tokens: The tokens before (rows,); row b*K + k is beam k of sentence b.
+            tokens: The tokens before (rows,); row b*K + k is beam k of sentence b. Those beyond
+                the vocabulary are fed as the unknown word.
             state: Of the same rows.
             memory: Of the sentences.
             output: Gives logits (rows, V) from attentional states in place of the output layer.
@@ -130,12 +161,25 @@ class Seq2Seq(nn.Module):
         Returns:
             The new state, and log-probabilities of the next token with the attention weights.
         """
+        copying = None
+        if isinstance(memory, CopyMemory):
+            tokens = tokens.masked_fill(tokens >= self.vocabulary_size, UNKNOWN)
+            copying, memory = memory, memory.memory
         embedded = self._embedded(self.target_embedding, tokens)
-        state, (attentional, weights) = self.decoder.step(embedded, state, memory)
-        logits = (output or self.output)(attentional)
+        state, decoded = self.decoder.gated_step(embedded, state, memory)
+        logits = (output or self.output)(decoded.attentional)
+        weights = cast(Tensor, decoded.weights)
         if logits.dtype in (torch.float16, torch.bfloat16):
             logits = logits.float()
-        return state, StepOutput(torch.log_softmax(logits, -1), weights)
+        logs = torch.log_softmax(logits, -1)
+        if copying is None or decoded.gates is None:
+            return state, StepOutput(logs, weights)
+        logs, copied = mixed(logs, decoded.gates, weights, copying)
+        return state, StepOutput(logs, weights, copied)
+
+    def _start(self, source: Tensor, lengths: Tensor) -> tuple[Memory, DecoderState]:
+        embedded = self._embedded(self.source_embedding, source)
+        return self.decoder.start(self.encoder(embedded, lengths), lengths)
 
     def _embedded(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
         return dropout(embedding(tokens), self.input_dropout, self.training)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import NamedTuple, Protocol, Self, TypeVar
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from luong import kernels
+from luong.search.constraints import without_end, without_repeats
 from luong.search.penalties import length_divisor
 from luong.text.vocabulary import BEGIN, END, PAD
 
@@ -58,12 +59,15 @@ class Hypothesis(NamedTuple):
         log_probability: The same before it.
         attention: (len(ids) + 1, S); row t is the step that predicted token t, the last row the
             step that predicted the end symbol.
+        copied: The share of each token's probability that came from copying the source; none of
+            a model that does not copy.
     """
 
     ids: list[int]
     score: float
     log_probability: float
     attention: Tensor
+    copied: Sequence[float] = ()
 
 
 class _Finished(NamedTuple):
@@ -82,6 +86,7 @@ class _Step(NamedTuple):
     tokens: Tensor  # (n, K): what each beam was continued with
     parents: Tensor  # (n, K): the beam that it continues
     weights: Tensor  # (n, K, S): attention of the beams before they were continued
+    copied: Tensor | None  # (n, K): shares of copying in the tokens
 
 
 def beam_search(
@@ -94,6 +99,8 @@ def beam_search(
     n_best: int = 1,
     normalization: str = "average",
     alpha: float = 1.0,
+    min_length: int = 0,
+    block_ngrams: int = 0,
 ) -> list[list[Hypothesis]]:
     """Find the most probable outputs of a batch of sentences.
 
@@ -107,7 +114,8 @@ def beam_search(
     Args:
         step: `step(tokens, state, memory) -> (state, output)` without side effects; tokens (rows,)
             int64 with rows = sentences * beam_size, sentence by sentence; output has
-            `log_probabilities` (rows, V) and `weights` (rows, S).
+            `log_probabilities` (rows, V) and `weights` (rows, S), and may have `copied`, a share
+            of each probability (rows, V).
         state: The state before the first token, one row per sentence; has `select` and `repeat`.
         memory: What the state attends to, one row per sentence; has `select`.
         beam_size: K, the hypotheses kept per sentence.
@@ -116,6 +124,9 @@ def beam_search(
         n_best: How many of the finished hypotheses to give; the search does not depend on it.
         normalization: "average", "gnmt" or "none", see `length_divisor`.
         alpha: The strength of the normalisation.
+        min_length: Fewest tokens of an output, the end symbol not counted; fewer only where
+            max_lengths or the probabilities leave nothing else.
+        block_ngrams: No so many tokens in a row come twice in an output; 0: they may.
 
     Returns:
         For each sentence up to n_best distinct hypotheses, best first; fewer where fewer have a
@@ -144,14 +155,18 @@ def beam_search(
     nowhere = torch.zeros((count, beam_size), dtype=torch.int64, device=device)
     finished = _Finished(torch.full_like(scores, -inf), scores.clone(), nowhere, nowhere.clone())
     history: list[_Step] = []
+    prefixes = tokens.new_zeros(len(tokens), 0)
     state = state.repeat(beam_size)
 
     while len(sentences):
         length = len(history)
         state, output = step(tokens, state, memory)
         full = max_lengths[sentences] <= length
+        logs = without_repeats(output.log_probabilities, prefixes, block_ngrams)
+        if length < min_length:
+            logs = without_end(logs, full)
         values, beams, symbols = kernels.best_continuations(
-            scores, output.log_probabilities, full, 2 * beam_size, end=END, never=(PAD, BEGIN)
+            scores, logs, full, 2 * beam_size, end=END, never=(PAD, BEGIN)
         )
 
         divisor = length_divisor(normalization, length + 1, alpha)
@@ -163,7 +178,7 @@ def beam_search(
         going = ends.to(torch.int8).sort(dim=1, stable=True).indices[:, :beam_size]
         scores, parents, chosen = (x.gather(1, going) for x in (values, beams, symbols))
         weights = output.weights.reshape(len(sentences), beam_size, -1)
-        history.append(_Step(sentences, chosen, parents, weights))
+        history.append(_Step(sentences, chosen, parents, weights, _shares(output, parents, chosen)))
 
         # A model with few tokens soon has K poor ends: go on while the best may be still to come.
         best, worst = finished.scores[sentences][:, [0, -1]].unbind(1)
@@ -175,8 +190,21 @@ def beam_search(
         if len(kept) < len(sentences):
             sentences, scores, memory = sentences[kept], scores[kept], memory.select(kept)
         tokens = chosen[kept].flatten()
-        state = state.select((kept[:, None] * beam_size + parents[kept]).flatten())
+        rows = (kept[:, None] * beam_size + parents[kept]).flatten()
+        state = state.select(rows)
+        if block_ngrams:
+            prefixes = torch.cat((prefixes[rows], tokens.unsqueeze(1)), 1)
     return _trace(history, finished, n_best)
+
+
+def _shares(output: Output, parents: Tensor, chosen: Tensor) -> Tensor | None:
+    """The shares of copying (n, K) in the tokens that the beams are continued with."""
+    copied: Tensor | None = getattr(output, "copied", None)
+    if copied is None:
+        return None
+    table = copied.view(*parents.shape, -1)
+    rows = torch.arange(len(parents), device=parents.device).unsqueeze(1)
+    return table[rows, parents, chosen]
 
 
 def _finish(
@@ -212,26 +240,37 @@ def _trace(history: list[_Step], finished: _Finished, n_best: int) -> list[list[
     ids = torch.zeros((len(sentence), len(history)), dtype=torch.int64, device=sentence.device)
     source_length = history[0].weights.shape[2]
     attention = history[0].weights.new_zeros((*ids.shape, source_length))
+    copied = attention.new_zeros(ids.shape)
     for time in range(len(history) - 1, -1, -1):
         step = history[time]
         longer = (lengths > time).nonzero()[:, 0]
         slots = torch.searchsorted(step.sentences, sentence[longer])
         ids[longer, time] = step.tokens[slots, beams[longer]]
+        if step.copied is not None:
+            copied[longer, time] = step.copied[slots, beams[longer]]
         beams[longer] = step.parents[slots, beams[longer]]
         reached = (lengths >= time).nonzero()[:, 0]
         slots = torch.searchsorted(step.sentences, sentence[reached])
         attention[reached, time] = step.weights[slots, beams[reached]]
-    for row, (index, length, score, log_probability, tokens) in enumerate(
+    copies = history[0].copied is not None
+    for row, (index, length, score, log_probability, tokens, shares) in enumerate(
         zip(
             sentence.tolist(),
             lengths.tolist(),
             scores.tolist(),
             log_probabilities.tolist(),
             ids.tolist(),
+            copied.tolist(),
             strict=True,
         )
     ):
         hypotheses[index].append(
-            Hypothesis(tokens[:length], score, log_probability, attention[row, : length + 1])
+            Hypothesis(
+                tokens[:length],
+                score,
+                log_probability,
+                attention[row, : length + 1],
+                shares[:length] if copies else (),
+            )
         )
     return hypotheses

@@ -16,6 +16,7 @@ from luong.folder import ModelFolder, load_folder
 from luong.models import Seq2Seq
 from luong.models.candidates import CandidateMemory, candidate_step
 from luong.models.seq2seq import StepOutput
+from luong.search.copying import copies
 from luong.search.trained import SearchModel, TrainedModel
 from luong.text.shortlist import Shortlist
 from luong.text.tokenizers import Tokenizer, same_tokenizer
@@ -67,7 +68,12 @@ def averaged_step(steps: Sequence[Step]) -> Step:
         logs = torch.stack([output.log_probabilities for output in outputs])
         weights = torch.stack([output.weights for output in outputs])
         mean = logs.logsumexp(0) - math.log(len(steps))
-        return Members(states), StepOutput(mean, weights.mean(0))
+        copied = None
+        if all(getattr(output, "copied", None) is not None for output in outputs):
+            shares = torch.stack([output.copied for output in outputs])
+            # Of the mean probability, whose logarithm may be -inf.
+            copied = (shares * torch.exp(logs - mean)).nan_to_num(0.0).mean(0)
+        return Members(states), StepOutput(mean, weights.mean(0), copied)
 
     return step
 
@@ -85,11 +91,12 @@ class Ensemble:
     def __init__(self, models: Sequence[SearchModel]) -> None:
         self.models = list(models)
         self.step = averaged_step([model.step for model in self.models])
+        self.copies = copies(self.models[0])
 
-    def encode(self, source: Tensor, lengths: Tensor) -> tuple[Members, Members]:
-        """Read sources (B, S) with every member: memories and states."""
+    def encode(self, source: Tensor, lengths: Tensor, *copies: Tensor) -> tuple[Members, Members]:
+        """Read sources (B, S) with every member: memories and states; see `Seq2Seq.encode`."""
         memories, states = zip(
-            *(model.encode(source, lengths) for model in self.models), strict=True
+            *(model.encode(source, lengths, *copies) for model in self.models), strict=True
         )
         return Members(memories), Members(states)
 
@@ -105,7 +112,8 @@ class EnsembleFolder:
         folders: Loaded model folders, one or more, on one device.
 
     Raises:
-        UserError: Their vocabularies, or their ways of reading alignments, differ.
+        UserError: Their vocabularies, or their ways of reading alignments, differ, or only some of
+            them copy source words.
 
     Example:
         >>> Translator(EnsembleFolder([load_folder("runs/a"), load_folder("runs/b")]))
@@ -129,11 +137,19 @@ class EnsembleFolder:
                     f"Models 1 and {number} of the ensemble align words by different rows of "
                     f"attention ({first.alignment_row} and {other.alignment_row})."
                 )
+            if copies(other.model) != copies(first.model):
+                which = (1, number) if copies(first.model) else (number, 1)
+                raise UserError(
+                    f"Model {which[0]} of the ensemble copies source words and model {which[1]} "
+                    "does not, so they give probabilities to different words. Train them with the "
+                    "same model.copy."
+                )
         self.model = Ensemble([folder.model for folder in folders])
         self.source_tokenizer: Tokenizer = first.source_tokenizer
         self.target_tokenizer: Tokenizer = first.target_tokenizer
         self.alignment_row = first.alignment_row
         self.device = torch.device(first.device)
+        self.max_source_length = getattr(first, "max_source_length", 0)
         shortlists = (folder.shortlist for folder in folders)
         # Any of them fits, since all members read and write the same tokens.
         self.shortlist: Shortlist | None = next(filter(None, shortlists), None)

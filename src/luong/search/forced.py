@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from luong.errors import UserError
 from luong.search.beam import Hypothesis, MemoryT, StateT, Step
+from luong.search.copying import encode, read_copies
 from luong.search.ensemble import as_one
 from luong.search.links import aligned_rows, word_links
 from luong.search.trained import TrainedModel, evaluating
 from luong.search.translation import Translation
-from luong.text.encoding import Encoding
-from luong.text.vocabulary import BEGIN, END, PAD, SPECIAL_TOKENS
+from luong.text.encoding import Encoding, PieceTokenizer
+from luong.text.vocabulary import BEGIN, END, PAD, SPECIAL_TOKENS, UNKNOWN
 
 
 def forced_decode(
@@ -43,7 +44,12 @@ def forced_decode(
     tokens = torch.full_like(targets[:, 0], BEGIN)
     for column in targets.unbind(1):
         state, output = step(tokens, state, memory)
-        logs.append(output.log_probabilities.gather(1, column.unsqueeze(1)))
+        aimed = output.log_probabilities.gather(1, column.unsqueeze(1))
+        if getattr(output, "copied", None) is not None:
+            # As in training, what nothing attends to cannot be copied and is an unknown word.
+            unknown = output.log_probabilities[:, UNKNOWN].unsqueeze(1)
+            aimed = torch.where(aimed == -torch.inf, unknown, aimed)
+        logs.append(aimed)
         weights.append(output.weights)
         tokens = column
     lengths = (targets != PAD).sum(1)
@@ -124,9 +130,19 @@ def _align_batch(folder: TrainedModel, batch: Sequence[_Pair]) -> list[Translati
     model, device = folder.model, torch.device(folder.device)
     lengths = torch.tensor([len(pair.source.ids) + 1 for pair in batch])
     source = _ended([pair.source.ids for pair in batch])
-    target = _ended([pair.target.ids for pair in batch])
+    targets = [pair.target.ids for pair in batch]
+    copies = read_copies(
+        folder, [pair.source_line for pair in batch], [len(pair.source.ids) for pair in batch]
+    )
+    if copies is not None:
+        writer = cast(PieceTokenizer, folder.target_tokenizer)
+        targets = [
+            one.targets(writer.pieces(pair.target_line), writer)
+            for one, pair in zip(copies, batch, strict=True)
+        ]
+    target = _ended(targets)
     with torch.inference_mode(), torch.autocast(device.type, enabled=False), evaluating(model):
-        memory, state = model.encode(source.to(device), lengths.to(device))
+        memory, state = encode(model, source.to(device), lengths.to(device), copies)
         found = forced_decode(model.step, state, memory, target.to(device))
     return [
         _aligned(folder, pair, hypothesis) for pair, hypothesis in zip(batch, found, strict=True)

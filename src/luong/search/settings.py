@@ -18,6 +18,8 @@ class SearchOptions(TypedDict, total=False):
     alpha: float
     replace_unknown: bool
     shortlist: bool
+    min_length: int
+    block_ngrams: int
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class SearchSettings:
         alpha: The strength of the length normalisation.
         replace_unknown: Put the source token that it attends to most in place of an unknown one.
         shortlist: Choose each sentence's tokens from its lexical shortlist, see `luong shortlist`.
+        min_length: Fewest tokens of a translation, as far as its longest length allows.
+        block_ngrams: No so many tokens in a row come twice in a translation; 0: they may.
 
     Raises:
         ValueError: A number is out of range.
@@ -55,6 +59,8 @@ class SearchSettings:
     alpha: float = 1.0
     replace_unknown: bool = True
     shortlist: bool = False
+    min_length: int = 0
+    block_ngrams: int = 0
 
     def __post_init__(self) -> None:
         if not 1 <= self.n_best <= self.beam_size:
@@ -65,6 +71,8 @@ class SearchSettings:
             raise ValueError("batch_size and max_source_length must be 1 or more")
         if self.max_length_ratio < 0 or self.max_length_offset < 0:
             raise ValueError("max_length_ratio and max_length_offset must be 0 or more")
+        if self.min_length < 0 or self.block_ngrams < 0:
+            raise ValueError("min_length and block_ngrams must be 0 or more")
 
     @property
     def sentences(self) -> int:

@@ -14,7 +14,11 @@ from luong.text.tokenizers import Tokenizer
 
 
 class SearchModel(Protocol):
-    """The encoder-decoder that a `Translator` drives."""
+    """The encoder-decoder that a `Translator` drives.
+
+    One that has `copies`, and it is true, takes what the source tokens are in the target as a
+    third argument of `encode`, see `Seq2Seq.encode`.
+    """
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Any, Any]:
         """Read sources (B, S), each ending with END, into (memory, state)."""

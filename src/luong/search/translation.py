@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 
 import torch
@@ -25,6 +25,9 @@ class Translation:
             model folder's `alignment_row` names, (len(tokens), len(source_tokens)), float32.
         alignment: Pairs (source word, target word), sorted; words are the lines split at single
             spaces, see `word_links`.
+        copied: Stretches of `text`, as (start, end) in code points, that were copied from the
+            source: of the probability of each of their tokens more than half came from copying.
+            Empty for a model that does not copy.
 
     Example:
         >>> translation = Translator(folder).translate("ein Hund")
@@ -39,6 +42,20 @@ class Translation:
     source_tokens: list[str]
     attention: Tensor
     alignment: list[tuple[int, int]]
+    copied: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def marked(self) -> str:
+        """The text with what was copied in white brackets.
+
+        Example:
+            >>> translation.marked
+            'plugin of ⟦pytest⟧ for ⟦numpydoc⟧'
+        """
+        text = self.text
+        for start, end in reversed(self.copied):
+            text = f"{text[:start]}⟦{text[start:end]}⟧{text[end:]}"
+        return text
 
     def _repr_html_(self) -> str:
         """The attention as a table that notebooks show: self-contained, for light and dark."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any, Literal, Unpack, overload
 
 import torch
@@ -13,11 +14,13 @@ from torch import Tensor
 from luong.errors import UserError, is_out_of_memory
 from luong.search.beam import Hypothesis, beam_search
 from luong.search.chunks import Source, batch_places, read_chunks
+from luong.search.copying import encode, read_copies, refuse_shortlist, stretches
 from luong.search.ensemble import as_one, shortlisted
 from luong.search.links import aligned_rows, word_links
 from luong.search.settings import SearchOptions, SearchSettings
 from luong.search.trained import TrainedModel, evaluating
 from luong.search.translation import Translation, blank_translation
+from luong.text.copying import Copies
 from luong.text.vocabulary import END, PAD, SPECIAL_TOKENS, UNKNOWN
 
 _LINE_BREAK = re.compile("[\r\n]")
@@ -72,7 +75,7 @@ class Translator:
             n_best: Translations per line.
             options: See `SearchSettings`: beam_size=5, batch_size=64, max_length_ratio=2.0,
                 max_length_offset=10, max_source_length=1000, normalization="average", alpha=1.0,
-                replace_unknown=True, shortlist=False.
+                replace_unknown=True, shortlist=False, min_length=0, block_ngrams=0.
 
         Returns:
             For a line its `Translation`; with n_best > 1 a list of them, best first (fewer where
@@ -132,9 +135,18 @@ class Translator:
         self, lines: Iterable[str], settings: SearchSettings
     ) -> Iterator[list[Translation]]:
         """Translate chunk by chunk; each line gives a list of translations, best first."""
-        with closing(read_chunks(lines, self.folder.source_tokenizer, settings)) as chunks:
+        with closing(self._chunks(lines, settings)) as chunks:
             for chunk in chunks:
                 yield from self._translate_chunk(chunk, settings)
+
+    def _chunks(
+        self, lines: Iterable[str], settings: SearchSettings
+    ) -> Generator[list[Source], None, None]:
+        """The lines, cut as those were that the model was trained on."""
+        longest = getattr(self.folder, "max_source_length", 0) or settings.max_source_length
+        longest = min(longest, settings.max_source_length)
+        settings = replace(settings, max_source_length=longest)
+        return read_chunks(lines, self.folder.source_tokenizer, settings)
 
     def _translate_chunk(
         self, chunk: list[Source], settings: SearchSettings
@@ -165,8 +177,11 @@ class Translator:
         Example:
             >>> [[best]] = translator.translate_batch([source], SearchSettings())
         """
+        copies = read_copies(
+            self.folder, [source.line for source in batch], [len(source.ids) for source in batch]
+        )
         try:
-            found = self._search(batch, settings)
+            found = self._search(batch, settings, copies)
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
@@ -185,12 +200,15 @@ class Translator:
                 "The model gives no numbers (NaN) as probabilities: its training has diverged. "
                 "Train anew with a lower learning rate."
             )
+        extra = [one.extra for one in copies] if copies else [[]] * len(batch)
         return [
-            [self._translation(source, hypothesis, settings) for hypothesis in hypotheses]
-            for source, hypotheses in zip(batch, found, strict=True)
+            [self._translation(source, hypothesis, settings, new) for hypothesis in hypotheses]
+            for source, hypotheses, new in zip(batch, found, extra, strict=True)
         ]
 
-    def _search(self, batch: list[Source], settings: SearchSettings) -> list[list[Hypothesis]]:
+    def _search(
+        self, batch: list[Source], settings: SearchSettings, copies: list[Copies] | None
+    ) -> list[list[Hypothesis]]:
         """Run the beam search over one padded batch."""
         model, device = self.folder.model, torch.device(self.folder.device)
         lengths = [len(source.ids) for source in batch]
@@ -199,7 +217,8 @@ class Translator:
             padded[row, : lengths[row] + 1] = torch.tensor([*source.ids, END])
         limits = torch.tensor([settings.max_length(length) for length in lengths])
         with torch.inference_mode(), torch.autocast(device.type, enabled=False), evaluating(model):
-            memory, state = model.encode(padded.to(device), torch.tensor(lengths).to(device) + 1)
+            ended = torch.tensor(lengths).to(device) + 1
+            memory, state = encode(model, padded.to(device), ended, copies)
             step: Any = model.step
             tokens = None
             if settings.shortlist:
@@ -214,6 +233,8 @@ class Translator:
                 n_best=settings.n_best,
                 normalization=settings.normalization,
                 alpha=settings.alpha,
+                min_length=settings.min_length,
+                block_ngrams=settings.block_ngrams,
             )
         if tokens is None:
             return found
@@ -225,6 +246,7 @@ class Translator:
 
     def _candidates(self, batch: list[Source]) -> tuple[Tensor, Tensor]:
         """The tokens that a batch may be translated to, and which of them each sentence may use."""
+        refuse_shortlist(self.folder.model)
         if self.folder.shortlist is None:
             raise UserError(
                 "The model folder has no shortlist. Make one with `luong shortlist MODEL`, or "
@@ -235,18 +257,22 @@ class Translator:
         return torch.from_numpy(tokens).to(device), torch.from_numpy(allowed).to(device)
 
     def _translation(
-        self, source: Source, hypothesis: Hypothesis, settings: SearchSettings
+        self, source: Source, hypothesis: Hypothesis, settings: SearchSettings, extra: list[str]
     ) -> Translation:
-        """Turn token ids and attention into text, tokens and word links."""
+        """Turn token ids and attention into text, tokens and word links.
+
+        `extra` has the source's tokens that the target vocabulary does not know.
+        """
         columns = len(source.ids) + 1
         rows = aligned_rows(hypothesis.attention[:, :columns], self.folder.alignment_row)
         attention = rows.to("cpu", torch.float32, copy=True)
-        copied = _copies(hypothesis.ids, attention, source) if settings.replace_unknown else {}
+        replaced = _copies(hypothesis.ids, attention, source) if settings.replace_unknown else {}
+        more: dict[str, Any] = {"extra": extra} if extra else {}
         target = self.folder.target_tokenizer
-        text, spans = target.decode_spans(hypothesis.ids, copied)
+        text, spans = target.decode_spans(hypothesis.ids, replaced, **more)
         text = _LINE_BREAK.sub(" ", text)
-        tokens = target.tokens(hypothesis.ids)
-        for place, raw in copied.items():
+        tokens = target.tokens(hypothesis.ids, **more)
+        for place, raw in replaced.items():
             tokens[place] = raw
         source_tokens = self.folder.source_tokenizer.tokens(source.ids)
         for place, (start, end) in enumerate(source.spans):
@@ -260,6 +286,7 @@ class Translator:
             source_tokens=[*source_tokens, SPECIAL_TOKENS[END]],
             attention=attention,
             alignment=word_links(attention, source.line, source.spans, text, spans),
+            copied=stretches(text, spans, hypothesis.copied),
         )
 
 

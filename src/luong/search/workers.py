@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 import torch
 
 from luong.errors import UserError
-from luong.search.chunks import Source, batch_places, read_chunks
+from luong.search.chunks import Source, batch_places
 from luong.search.ensemble import FolderPaths, load_folders
 from luong.search.settings import SearchSettings
 from luong.search.translation import Translation, blank_translation
@@ -140,7 +140,7 @@ class TranslatorPool(Translator):
         """As of `Translator`, with the batches of two chunks in work at once."""
         ahead: deque[_Chunk] = deque()
         try:
-            with closing(read_chunks(lines, self.folder.source_tokenizer, settings)) as chunks:
+            with closing(self._chunks(lines, settings)) as chunks:
                 for chunk in chunks:
                     ahead.append(self._submit(chunk, settings))
                     if len(ahead) > _CHUNKS_AHEAD:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from luong.text.copying import NOT_COPIED
 from luong.text.dataset import Dataset
 from luong.text.vocabulary import BEGIN, END, PAD
 
@@ -58,9 +59,11 @@ class Batch(NamedTuple):
     target_input: Tensor
     """(B, T) int64: `BEGIN`, tokens, then `PAD`."""
     target_output: Tensor
-    """(B, T) int64: tokens, `END`, then `PAD`."""
+    """(B, T) int64: tokens, `END`, then `PAD`; ids from the vocabulary's size on are copies."""
     indices: Tensor
     """(B,) int64: the line numbers of the corpus, from 0 on."""
+    copies: Tensor | None = None
+    """(B, S) int64: source tokens as target tokens, else `NOT_COPIED`; None without copying."""
 
     @property
     def source_tokens(self) -> int:
@@ -84,13 +87,18 @@ class Batch(NamedTuple):
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on a device."""
-        return Batch(*(tensor.to(device, non_blocking=True) for tensor in self))
+        return Batch(
+            *(None if part is None else part.to(device, non_blocking=True) for part in self)  # type: ignore[arg-type]
+        )
 
     def halves(self) -> list[Batch]:
         """Two batches of half the pairs; this one if there is only one pair."""
         middle = len(self.source) // 2
         parts = [slice(0, middle), slice(middle, None)] if middle else [slice(None)]
-        return [Batch(*(tensor[part] for tensor in self)) for part in parts]
+        return [
+            Batch(*(None if tensor is None else tensor[part] for tensor in self))  # type: ignore[arg-type]
+            for part in parts
+        ]
 
 
 def plan(
@@ -171,23 +179,30 @@ def collate(dataset: Dataset, positions: Sequence[int] | npt.NDArray[np.integer]
         positions: Positions in the data set, as `plan` gives them.
     """
     lines = [int(dataset.lines[position]) for position in positions]
-    pairs = [dataset.corpus[line] for line in lines]
-    sources = [dataset.source_tokenizer.ids(source) for source, _ in pairs]
-    targets = [dataset.target_tokenizer.ids(target) for _, target in pairs]
+    pairs = [dataset.read(line) for line in lines]
+    copies = [[*pair.copies, NOT_COPIED] for pair in pairs]
     return Batch(
-        source=_pad([[*ids, END] for ids in sources]),
-        source_lengths=torch.tensor([len(ids) + 1 for ids in sources]),
-        target_input=_pad([[BEGIN, *ids] for ids in targets]),
-        target_output=_pad([[*ids, END] for ids in targets]),
+        source=padded([[*pair.source, END] for pair in pairs]),
+        source_lengths=torch.tensor([len(pair.source) + 1 for pair in pairs]),
+        target_input=padded([[BEGIN, *pair.target] for pair in pairs]),
+        target_output=padded([[*pair.output, END] for pair in pairs]),
         indices=torch.tensor(lines),
+        copies=padded(copies, NOT_COPIED) if dataset.copies else None,
     )
 
 
-def _pad(rows: list[list[int]]) -> Tensor:
+def padded(rows: list[list[int]], filler: int = PAD) -> Tensor:
+    """Ids of unequal lengths as one tensor, int64.
+
+    Example:
+        >>> padded([[5, 3], [3]])
+        tensor([[5, 3],
+                [3, 0]])
+    """
     width = max(map(len, rows))
     # One array at once: a tensor for each row costs more than the tokenising.
-    padded = np.array([row + [PAD] * (width - len(row)) for row in rows], np.int64)
-    return torch.from_numpy(padded)
+    array = np.array([row + [filler] * (width - len(row)) for row in rows], np.int64)
+    return torch.from_numpy(array)
 
 
 class BatchLoader:

@@ -50,16 +50,27 @@ class CharacterTokenizer:
         """See `Tokenizer.ids`."""
         return [self.vocabulary.id(character) for character in line]
 
-    def tokens(self, ids: Sequence[int]) -> list[str]:
+    def pieces(self, line: str) -> list[str]:
+        """See `PieceTokenizer.pieces`."""
+        return list(line)
+
+    def id(self, piece: str) -> int:
+        """See `PieceTokenizer.id`."""
+        return self.vocabulary.id(piece)
+
+    def tokens(self, ids: Sequence[int], extra: Sequence[str] = ()) -> list[str]:
         """See `Tokenizer.tokens`; a space is shown as ␣."""
-        return [self.vocabulary.token(id).replace(" ", "␣") for id in ids]
+        return [self.vocabulary.token(id, extra).replace(" ", "␣") for id in ids]
 
     def decode(self, ids: Sequence[int], replacements: Mapping[int, str] | None = None) -> str:
         """See `Tokenizer.decode`."""
         return self.decode_spans(ids, replacements)[0]
 
     def decode_spans(
-        self, ids: Sequence[int], replacements: Mapping[int, str] | None = None
+        self,
+        ids: Sequence[int],
+        replacements: Mapping[int, str] | None = None,
+        extra: Sequence[str] = (),
     ) -> tuple[str, list[Span]]:
         """See `Tokenizer.decode_spans`."""
         text = ""
@@ -70,7 +81,7 @@ class CharacterTokenizer:
             elif id == UNKNOWN:
                 token = (replacements or {}).get(position, SPECIAL_TOKENS[UNKNOWN])
             else:
-                token = self.vocabulary.token(id)
+                token = self.vocabulary.token(id, extra)
             spans.append((len(text), len(text) + len(token)))
             text += token
         return text, spans

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from luong.errors import UserError
+from luong.text.copying import copies_of
 from luong.text.corpus import ParallelCorpus
-from luong.text.encoding import Tokenizer
+from luong.text.encoding import PieceTokenizer, Tokenizer
 from luong.text.vocabulary import UNKNOWN
 
 REASONS = ("blank source", "blank target", "source too long", "target too long")
@@ -42,6 +43,20 @@ class DatasetSummary(NamedTuple):
     """Entry n: kept pairs whose source has n tokens."""
     target_histogram: list[int]
     """Entry n: kept pairs whose target has n tokens."""
+    sources_cut: int = 0
+    """Kept pairs whose source was cut to the tokens that it may have."""
+
+
+class TokenPair(NamedTuple):
+    """A pair as ids, without end symbols."""
+
+    source: list[int]
+    target: list[int]
+    """What the decoder is fed."""
+    output: list[int]
+    """What it is to predict: as `target`, but for tokens that only copying the source can give."""
+    copies: list[int]
+    """The extended target id of each source token, see `copies_of`; none without copying."""
 
 
 class Dataset:
@@ -54,6 +69,8 @@ class Dataset:
         source_tokenizer: The tokenizer of the source side.
         target_tokenizer: The tokenizer of the target side.
         max_length: The most tokens of a side, end symbol not counted.
+        max_source_length: Sources are cut to so many tokens first; 0: never.
+        copies: Whether the model can copy source tokens.
 
     Attributes:
         lines: (N,) uint32; the line numbers, from 0 on, of the pairs that are kept.
@@ -76,25 +93,32 @@ class Dataset:
         source_tokenizer: Tokenizer,
         target_tokenizer: Tokenizer,
         max_length: int,
+        max_source_length: int = 0,
+        copies: bool = False,
     ) -> None:
         self.corpus = corpus
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
+        self.copies = copies
+        self._source_end = max_source_length or None
         longest = min(max_length, _LONGEST)
         lines = np.empty(len(corpus), np.uint32)
         lengths = np.empty((2, len(corpus)), np.uint16)
         left_out = dict.fromkeys(REASONS, 0)
         unknown = [0, 0]
-        kept = 0
+        kept = cut = 0
         for line, (source, target) in enumerate(corpus):
             source_ids = source_tokenizer.ids(source) if source.strip() else []
             target_ids = target_tokenizer.ids(target) if target.strip() else []
+            whole = len(source_ids)
+            source_ids = source_ids[: self._source_end]
             reason = _reason(len(source_ids), len(target_ids), longest)
             if reason is not None:
                 left_out[reason] += 1
                 continue
             lines[kept] = line
             lengths[:, kept] = len(source_ids) + 1, len(target_ids) + 1
+            cut += whole > len(source_ids)
             unknown[0] += source_ids.count(UNKNOWN)
             unknown[1] += target_ids.count(UNKNOWN)
             kept += 1
@@ -119,10 +143,30 @@ class Dataset:
             target_unknown_rate=unknown[1] / (target_tokens - kept),
             source_histogram=np.bincount(self.source_lengths).tolist(),
             target_histogram=np.bincount(self.target_lengths).tolist(),
+            sources_cut=cut,
         )
 
     def __len__(self) -> int:
         return len(self.lines)
+
+    def read(self, line: int) -> TokenPair:
+        """The tokens of a line of the corpus."""
+        source_line, target_line = self.corpus[line]
+        if not self.copies:
+            source = self.source_tokenizer.ids(source_line)[: self._source_end]
+            target = self.target_tokenizer.ids(target_line)
+            return TokenPair(source, target, target, [])
+        reader = cast(PieceTokenizer, self.source_tokenizer)
+        writer = cast(PieceTokenizer, self.target_tokenizer)
+        pieces = reader.pieces(source_line)[: self._source_end]
+        copies = copies_of(pieces, writer)
+        target_pieces = writer.pieces(target_line)
+        return TokenPair(
+            [reader.id(piece) for piece in pieces],
+            [writer.id(piece) for piece in target_pieces],
+            copies.targets(target_pieces, writer),
+            copies.ids,
+        )
 
     @property
     def nbytes(self) -> int:

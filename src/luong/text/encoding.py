@@ -71,3 +71,32 @@ class Tokenizer(Protocol):
         Raises:
             UserError: The file cannot be written.
         """
+
+
+class PieceTokenizer(Tokenizer, Protocol):
+    """A tokenizer of text, whose tokens are strings that can be copied to another language.
+
+    A piece is a token as the vocabulary writes it, with its marks of spacing.
+
+    Example:
+        >>> pieces = tokenizer.pieces("Hello!")
+        >>> [tokenizer.id(piece) for piece in pieces] == tokenizer.ids("Hello!")
+        True
+    """
+
+    def pieces(self, line: str) -> list[str]:
+        """The pieces of a line, the unknown ones too."""
+
+    def id(self, piece: str) -> int:
+        """The id of a piece; `UNKNOWN` if there is none."""
+
+    def tokens(self, ids: Sequence[int], extra: Sequence[str] = ()) -> list[str]:
+        """As of `Tokenizer`; `extra` has the pieces of the ids from `size` on."""
+
+    def decode_spans(
+        self,
+        ids: Sequence[int],
+        replacements: Mapping[int, str] | None = None,
+        extra: Sequence[str] = (),
+    ) -> tuple[str, list[Span]]:
+        """As of `Tokenizer`; `extra` has the pieces of the ids from `size` on."""

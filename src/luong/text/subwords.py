@@ -137,16 +137,35 @@ class SubwordTokenizer:
         ids: list[int] = self._processor.encode(line.translate(_ENCODED), out_type=int)
         return ids
 
-    def tokens(self, ids: Sequence[int]) -> list[str]:
+    def pieces(self, line: str) -> list[str]:
+        """See `PieceTokenizer.pieces`; an unknown one is the text it stands for."""
+        pieces: list[str] = self._processor.encode(line.translate(_ENCODED), out_type=str)
+        return pieces
+
+    def id(self, piece: str) -> int:
+        """See `PieceTokenizer.id`."""
+        id = int(self._processor.PieceToId(piece))
+        # Text that reads like a special token is no such token.
+        return UNKNOWN if id in CONTROL_IDS else id
+
+    def _piece(self, id: int, extra: Sequence[str]) -> str:
+        """The piece of an id, or of one beyond the vocabulary."""
+        piece: str = self._processor.IdToPiece(id) if id < self.size else extra[id - self.size]
+        return piece
+
+    def tokens(self, ids: Sequence[int], extra: Sequence[str] = ()) -> list[str]:
         """See `Tokenizer.tokens`; a space is shown as ▁."""
-        return [self._processor.IdToPiece(id) for id in ids]
+        return [self._piece(id, extra) for id in ids]
 
     def decode(self, ids: Sequence[int], replacements: Mapping[int, str] | None = None) -> str:
         """See `Tokenizer.decode`."""
         return self.decode_spans(ids, replacements)[0]
 
     def decode_spans(
-        self, ids: Sequence[int], replacements: Mapping[int, str] | None = None
+        self,
+        ids: Sequence[int],
+        replacements: Mapping[int, str] | None = None,
+        extra: Sequence[str] = (),
     ) -> tuple[str, list[Span]]:
         """See `Tokenizer.decode_spans`; the spans leave out the spaces between words."""
         text = ""
@@ -157,7 +176,7 @@ class SubwordTokenizer:
             elif id == UNKNOWN:
                 piece = (replacements or {}).get(position, SPECIAL_TOKENS[UNKNOWN])
             else:
-                piece = self._processor.IdToPiece(id)
+                piece = self._piece(id, extra)
                 if piece.startswith(_SPACE):
                     piece = piece.removeprefix(_SPACE)
                     text += " " if text else ""

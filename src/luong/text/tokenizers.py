@@ -10,7 +10,7 @@ from pathlib import Path
 from luong.config import TokensConfig
 from luong.errors import UserError
 from luong.text.characters import CharacterTokenizer
-from luong.text.encoding import Encoding, Span, Tokenizer
+from luong.text.encoding import Encoding, PieceTokenizer, Span, Tokenizer
 from luong.text.labels import Labels
 from luong.text.subwords import SubwordTokenizer
 from luong.text.vocabulary import Vocabulary
@@ -19,6 +19,7 @@ from luong.text.words import WordTokenizer
 __all__ = [
     "CharacterTokenizer",
     "Encoding",
+    "PieceTokenizer",
     "Span",
     "SubwordTokenizer",
     "Tokenizer",

@@ -64,15 +64,20 @@ class Vocabulary:
         """The id of a token; `UNKNOWN` if the vocabulary has no such token."""
         return self._ids.get(token, UNKNOWN)
 
-    def token(self, id: int) -> str:
+    def token(self, id: int, extra: Sequence[str] = ()) -> str:
         """The token of an id.
 
+        Args:
+            id: From 0 on.
+            extra: The tokens of the ids from the size on, see `luong.text.copying`.
+
         Raises:
-            ValueError: The id is negative or not below the size.
+            ValueError: The id is negative, or neither the vocabulary nor `extra` has it.
         """
-        if not 0 <= id < len(self._tokens):
-            raise ValueError(f"id {id} is not in a vocabulary of {len(self._tokens)} tokens")
-        return self._tokens[id]
+        known = len(self._tokens)
+        if not 0 <= id < known + len(extra):
+            raise ValueError(f"id {id} is not in a vocabulary of {known} tokens")
+        return self._tokens[id] if id < known else extra[id - known]
 
     def to_json(self) -> list[str]:
         """All tokens in the order of their ids."""

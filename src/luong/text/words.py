@@ -119,16 +119,27 @@ class WordTokenizer:
     def _read(self, chunk: str) -> list[int]:
         return self.encode(chunk).ids
 
-    def tokens(self, ids: Sequence[int]) -> list[str]:
+    def pieces(self, line: str) -> list[str]:
+        """See `PieceTokenizer.pieces`."""
+        return split_words(line)[0]
+
+    def id(self, piece: str) -> int:
+        """See `PieceTokenizer.id`."""
+        return self.vocabulary.id(piece)
+
+    def tokens(self, ids: Sequence[int], extra: Sequence[str] = ()) -> list[str]:
         """See `Tokenizer.tokens`; joiners are not shown."""
-        return [_without_joiners(self.vocabulary.token(id)) for id in ids]
+        return [_without_joiners(self.vocabulary.token(id, extra)) for id in ids]
 
     def decode(self, ids: Sequence[int], replacements: Mapping[int, str] | None = None) -> str:
         """See `Tokenizer.decode`."""
         return self.decode_spans(ids, replacements)[0]
 
     def decode_spans(
-        self, ids: Sequence[int], replacements: Mapping[int, str] | None = None
+        self,
+        ids: Sequence[int],
+        replacements: Mapping[int, str] | None = None,
+        extra: Sequence[str] = (),
     ) -> tuple[str, list[Span]]:
         """See `Tokenizer.decode_spans`; the spans leave out the spaces between tokens."""
         text = ""
@@ -142,7 +153,7 @@ class WordTokenizer:
                 token = (replacements or {}).get(position, SPECIAL_TOKENS[UNKNOWN])
                 joins_left = joins_right = False
             else:
-                token = self.vocabulary.token(id)
+                token = self.vocabulary.token(id, extra)
                 joins_left, joins_right = token.startswith(JOINER), token.endswith(JOINER)
                 token = _without_joiners(token)
             if not (joined or joins_left):

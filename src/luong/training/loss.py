@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from luong.config import TrainingSettings
 from luong.models import Seq2Seq
+from luong.models.copying import mixture
 from luong.text.batches import Batch
 from luong.text.vocabulary import PAD
 
@@ -20,6 +20,18 @@ _CHUNK_SCORES = 2_000_000
 
 _LEAST_ROWS = 256
 """Thinner chunks would spend their time on adding to the gradient of the weights."""
+
+
+class Copying(NamedTuple):
+    """What the probability of a target is made of beside what is generated, see `Mixture`.
+
+    Attributes:
+        generate: log p_gen (N,); -inf for a target that can only be copied.
+        copy: log of what copying gives the target (N,); -inf where that is nothing.
+    """
+
+    generate: Tensor
+    copy: Tensor
 
 
 class Loss(NamedTuple):
@@ -41,6 +53,7 @@ def output_loss(
     bias: Tensor,
     targets: Tensor,
     *,
+    copying: Copying | None = None,
     smoothing: float = 0.0,
     divisor: float = 1.0,
     rows: int | None = None,
@@ -52,11 +65,15 @@ def output_loss(
     gradient takes their place at once, and goes into those of the states and the weights, so that
     the backward pass has nothing left to do but scale.
 
+    With copying p(target) is e^generate softmax(...) + e^copy. Smoothing concerns what is
+    generated: the mean stays that of -log softmax, whatever the share of copying.
+
     Args:
         states: (N, H), what the output layer multiplies.
         weight: (V, H).
         bias: (V,).
         targets: Token ids (N,).
+        copying: The two parts of each target's probability.
         smoothing: The share given to the uniform distribution.
         divisor: Target tokens of the update, which this batch may be a part of.
         rows: Tokens of a chunk; by default as many as fit in a cache.
@@ -71,36 +88,65 @@ def output_loss(
     """
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         # These cannot see into the fused step, and may want second derivatives.
-        return _plain_loss(states, weight, bias, targets, smoothing, divisor)
+        return _plain_loss(states, weight, bias, targets, copying, smoothing, divisor)
     if rows is None:
         rows = max(_LEAST_ROWS, _CHUNK_SCORES // len(weight))
         # Of equal size: a thin last chunk costs nearly as much as a full one.
         rows = max(1, math.ceil(len(states) / max(1, round(len(states) / rows))))
     sums = _OutputLoss.apply(  # type: ignore[no-untyped-call]
-        states, weight, bias, targets, smoothing, divisor, rows
+        states, weight, bias, *(copying or (None, None)), targets, smoothing, divisor, rows
     )
     return Loss(*sums)
 
 
-def translation_loss(
-    model: Seq2Seq, batch: Batch, settings: TrainingSettings, divisor: int
-) -> Loss:
+def translation_loss(model: Seq2Seq, batch: Batch, settings: Any, divisor: int) -> Loss:
     """The loss of a batch of pairs.
 
     Args:
         model: On the device of the batch.
         batch: The pairs.
-        settings: The smoothing.
+        settings: A `TrainingConfig`: the smoothing, and the weight of coverage.
         divisor: Target tokens of the update.
     """
-    states, _ = model(batch.source, batch.source_lengths, batch.target_input)
+    smoothing = settings.label_smoothing
+    weight = settings.coverage_weight if model.covers else 0.0
+    return batch_loss(model, batch, smoothing=smoothing, coverage_weight=weight, divisor=divisor)
+
+
+def batch_loss(
+    model: Seq2Seq,
+    batch: Batch,
+    *,
+    smoothing: float = 0.0,
+    coverage_weight: float = 0.0,
+    divisor: float = 1.0,
+) -> Loss:
+    """The loss of a batch of pairs, with copying and coverage where the model has them.
+
+    Args:
+        model: On the device of the batch.
+        batch: The pairs.
+        smoothing: See `output_loss`.
+        coverage_weight: Times sum_i min(a_i, coverage_i) of each step, what attending to the same
+            words again costs (See 2017, equations 12 and 13); not part of the likelihood.
+        divisor: Target tokens of the update.
+    """
     real = batch.target_output != PAD
-    return output_loss(
-        *model.output.factors(states[real]),
-        batch.target_output[real],
-        smoothing=settings.label_smoothing,
-        divisor=divisor,
+    need_weights = batch.copies is not None or coverage_weight > 0.0
+    states, weights, gates = model.decode(
+        batch.source, batch.source_lengths, batch.target_input, need_weights=need_weights
     )
+    targets, copying = batch.target_output[real], None
+    if batch.copies is not None and weights is not None and gates is not None:
+        mixed = mixture(weights, batch.copies, gates, batch.target_output, model.vocabulary_size)
+        targets, copying = mixed.targets[real], Copying(mixed.generate[real], mixed.copy[real])
+    factors = model.output.factors(states[real])
+    loss = output_loss(*factors, targets, copying=copying, smoothing=smoothing, divisor=divisor)
+    if not coverage_weight or weights is None:
+        return loss
+    covered = weights.cumsum(1) - weights
+    overlap = torch.minimum(weights, covered).sum(-1)[real].sum()
+    return loss._replace(smoothed=loss.smoothed + coverage_weight / divisor * overlap)
 
 
 def classification_loss(
@@ -153,11 +199,19 @@ def _plain_loss(
     weight: Tensor,
     bias: Tensor,
     targets: Tensor,
+    copying: Copying | None,
     smoothing: float,
     divisor: float,
 ) -> Loss:
     logits = functional.linear(states, weight, bias)
     logits = logits if logits.dtype == torch.float64 else logits.float()
+    if copying is not None:
+        logs = torch.log_softmax(logits, -1)
+        aimed = logs.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+        likelihood = -torch.logaddexp(copying.generate + aimed, copying.copy).sum()
+        uniform = -logs.mean(-1).sum()
+        smoothed = (1.0 - smoothing) * likelihood + smoothing * uniform
+        return Loss(smoothed / divisor, likelihood.detach())
     smoothed = functional.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
     likelihood = functional.cross_entropy(logits.detach(), targets, reduction="sum")
     return Loss(smoothed / divisor, likelihood)
@@ -170,6 +224,8 @@ class _OutputLoss(torch.autograd.Function):
         states: Tensor,
         weight: Tensor,
         bias: Tensor,
+        generate: Tensor | None,
+        copy: Tensor | None,
         targets: Tensor,
         smoothing: float,
         divisor: float,
@@ -179,19 +235,24 @@ class _OutputLoss(torch.autograd.Function):
         dtype = weight.dtype
         if torch.is_autocast_enabled(device):
             dtype = torch.get_autocast_dtype(device)
+        copying = None if generate is None or copy is None else Copying(generate, copy)
         gradients = _Gradients(states, weight, bias, ctx.needs_input_grad[:3], 1.0 / divisor)
+        if copying is not None and any(ctx.needs_input_grad[3:5]):
+            gradients.copying = Copying(*map(torch.empty_like, copying))
         with torch.autocast(device, enabled=False):
             losses = _chunked(
                 states.to(dtype),
                 weight.to(dtype),
                 bias.to(dtype),
                 targets,
+                copying,
                 smoothing,
                 rows,
                 gradients,
             )
         smoothed, likelihood = losses
-        ctx.save_for_backward(gradients.states, gradients.weight, gradients.bias)
+        own = (gradients.states, gradients.weight, gradients.bias)
+        ctx.save_for_backward(*own, *(gradients.copying or (None, None)))
         ctx.mark_non_differentiable(likelihood)
         return smoothed / divisor, likelihood
 
@@ -216,6 +277,7 @@ class _Gradients:
         wanted: tuple[bool, bool, bool],
         scale: float,
     ) -> None:
+        self.copying: Copying | None = None
         self.any = any(wanted)
         self.scale = scale
         self.states = torch.empty_like(states) if wanted[0] else None
@@ -223,6 +285,12 @@ class _Gradients:
         make = torch.empty_like if len(states) else torch.zeros_like
         self.weight = make(weight) if wanted[1] else None
         self.bias = torch.zeros_like(bias) if wanted[2] else None
+
+    def add_copying(self, chunk: slice, generated: Tensor, copied: Tensor) -> None:
+        """Note the shares (rows,) that generating and copying have in a chunk's probabilities."""
+        if self.copying is not None:
+            torch.mul(generated, -self.scale, out=self.copying.generate[chunk])
+            torch.mul(copied, -self.scale, out=self.copying.copy[chunk])
 
     def add(self, chunk: slice, logits: Tensor, states: Tensor, weight: Tensor) -> None:
         """Add what the gradient of a chunk's logits gives."""
@@ -248,6 +316,7 @@ def _chunked(
     weight: Tensor,
     bias: Tensor,
     targets: Tensor,
+    copying: Copying | None,
     smoothing: float,
     rows: int,
     gradients: _Gradients,
@@ -269,13 +338,25 @@ def _chunked(
         probabilities = torch.softmax(logits, -1, out=logits)
         # The best probability is 1 / sum of e^(logit - best), so no second exponential is taken.
         log_sum = best - probabilities.amax(-1, keepdim=True).log_()
-        likelihood += (log_sum - aimed).sum()
         uniform += (log_sum - mean).sum()
+        towards = probabilities.new_full(column.shape, smoothing - 1.0)
+        if copying is None:
+            likelihood += (log_sum - aimed).sum()
+        else:
+            generated = (aimed - log_sum).squeeze(-1) + copying.generate[chunk]
+            copied = copying.copy[chunk].to(generated.dtype)
+            whole = torch.logaddexp(generated, copied)
+            likelihood -= whole.sum()
+            share = torch.exp(generated - whole)
+            gradients.add_copying(
+                chunk, (1.0 - smoothing) * share, (1.0 - smoothing) * torch.exp(copied - whole)
+            )
+            towards *= share.unsqueeze(-1)
         if gradients.any:
+            if copying is not None:
+                probabilities *= smoothing - towards
             if smoothing:
                 probabilities -= smoothing / size
-            probabilities.scatter_add_(
-                -1, column, probabilities.new_full(column.shape, smoothing - 1.0)
-            )
+            probabilities.scatter_add_(-1, column, towards)
             gradients.add(chunk, probabilities, states[chunk], weight)
     return (1.0 - smoothing) * likelihood + smoothing * uniform, likelihood

@@ -25,6 +25,7 @@ _COLUMNS = {
     "perplexity": ("  perplexity", ">12.4g"),
     "bleu": ("   BLEU", ">7.1f"),
     "chrf": ("   chrF", ">7.1f"),
+    "rouge": ("  ROUGE-L", ">9.1f"),
     "accuracy": ("  accuracy", ">10.1%"),
     "macro_f1": ("  macro F1", ">10.3f"),
 }
@@ -159,6 +160,9 @@ def data_report(summary: DatasetSummary) -> list[str]:
         f"pairs     {summary.kept:,} of {summary.lines:,} kept; left out: "
         + (", ".join(left_out) or "none")
     ]
+    if summary.sources_cut:
+        longest = len(summary.source_histogram) - 2
+        lines.append(f"cut       {summary.sources_cut:,} sources to {longest} tokens")
     if summary.extra_columns:
         lines.append(
             f"columns   {summary.extra_columns:,} lines have more than two; only the first two "

@@ -38,13 +38,22 @@ class TranslationTask(Task[RunConfig]):
         self.tokenizers = tokenizers or train_tokenizers(
             config.tokens, corpus.source_lines, corpus.target_lines
         )
-        self.dataset = Dataset(corpus, *self.tokenizers, max_length=config.data.max_length)
-        longest = max(config.data.max_length, 1000)
+        self.dataset = self._read(corpus, config.data.max_length)
         self.validator = Validator(
             self.valid_corpus,
-            Dataset(self.valid_corpus, *self.tokenizers, max_length=longest),
+            self._read(self.valid_corpus, max(config.data.max_length, 1000)),
             config.training.batch_tokens,
             config.data.target_language,
+            with_rouge=config.training.best_by == "rouge",
+        )
+
+    def _read(self, corpus: ParallelCorpus, max_length: int) -> Dataset:
+        return Dataset(
+            corpus,
+            *self.tokenizers,
+            max_length=max_length,
+            max_source_length=self.config.data.max_source_length,
+            copies=self.config.model.copies,
         )
 
     @override

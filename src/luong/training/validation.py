@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 
 from luong.evaluation.metrics import validation_scores
+from luong.evaluation.rouge import check_rouge, rouge_scores
 from luong.folder import ModelFolder
 from luong.search import Translator
 from luong.text.batches import collate, plan
 from luong.text.corpus import ParallelCorpus
 from luong.text.dataset import Dataset
-from luong.text.vocabulary import PAD
-from luong.training.loss import output_loss
+from luong.training.loss import batch_loss
 from luong.training.report import perplexity
 from luong.training.task import Validated
 
@@ -26,6 +26,10 @@ class Validator:
         dataset: Those of them that the loss is taken of.
         batch_tokens: Padded target positions of a batch, at most.
         target_language: Chooses the tokenizer of BLEU.
+        with_rouge: Score with ROUGE-L, too.
+
+    Raises:
+        UserError: ROUGE is asked for, but its package is not installed.
     """
 
     def __init__(
@@ -34,8 +38,12 @@ class Validator:
         dataset: Dataset,
         batch_tokens: int,
         target_language: str | None,
+        with_rouge: bool = False,
     ) -> None:
         self.dataset = dataset
+        if with_rouge:
+            check_rouge()  # now, and not after the first epoch
+        self.with_rouge = with_rouge
         self.target_language = target_language
         self.sources = list(corpus.source_lines())
         self.references = list(corpus.target_lines())
@@ -51,13 +59,16 @@ class Validator:
         translations = Translator(folder).translate(self.sources, beam_size=1)
         texts = [translation.text for translation in translations]
         quality = validation_scores(texts, self.references, target_language=self.target_language)
+        scores = {
+            "loss": loss,
+            "perplexity": perplexity(loss),
+            "bleu": quality.bleu,
+            "chrf": quality.chrf,
+        }
+        if self.with_rouge:
+            scores["rouge"] = rouge_scores(texts, self.references).rouge_l
         return Validated(
-            {
-                "loss": loss,
-                "perplexity": perplexity(loss),
-                "bleu": quality.bleu,
-                "chrf": quality.chrf,
-            },
+            scores,
             quality.signatures,
             [(translations[line], self.references[line]) for line in self.shown],
         )
@@ -68,10 +79,6 @@ class Validator:
         total, tokens = 0.0, 0
         for positions in self.batches:
             batch = collate(self.dataset, positions).to(folder.device)
-            states, _ = folder.model(batch.source, batch.source_lengths, batch.target_input)
-            real = batch.target_output != PAD
-            targets = batch.target_output[real]
-            factors = folder.model.output.factors(states[real])
-            total += output_loss(*factors, targets).likelihood.item()
-            tokens += len(targets)
+            total += batch_loss(folder.model, batch).likelihood.item()
+            tokens += batch.target_tokens
         return total / tokens
