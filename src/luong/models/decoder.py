@@ -16,7 +16,7 @@ It knows no words: it takes embedded tokens and gives attentional states.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 import torch
@@ -40,14 +40,14 @@ class DecoderState(NamedTuple):
         cell: (rows, L, H) for LSTM, (rows, L, 0) for GRU.
         attentional: h~ of the step before (rows, H).
         position: The time step t (rows,), integers.
-        coverage: The sum of the weights of the steps before (rows, S); None where nobody asks.
+        coverage: The sum of the weights of the steps before (rows, S); (rows, 0) without coverage.
     """
 
     hidden: Tensor
     cell: Tensor
     attentional: Tensor
     position: Tensor
-    coverage: Tensor | None = None
+    coverage: Tensor
 
     def select(self, rows: Tensor) -> DecoderState:
         """The state of the given rows, in their order.
@@ -55,15 +55,11 @@ class DecoderState(NamedTuple):
         Args:
             rows: Integer indices (n,).
         """
-        return self._each(lambda part: part[rows])
+        return DecoderState(*(part[rows] for part in self))
 
     def repeat(self, times: int) -> DecoderState:
         """Each row so many times, one beside the other."""
-        return self._each(lambda part: part.repeat_interleave(times, 0))
-
-    def _each(self, change: Callable[[Tensor], Tensor]) -> DecoderState:
-        parts = (None if part is None else change(part) for part in self)
-        return DecoderState(*parts)  # type: ignore[arg-type]
+        return DecoderState(*(part.repeat_interleave(times, 0) for part in self))
 
 
 class Decoded(NamedTuple):
@@ -126,6 +122,7 @@ class Bridge(nn.Module):
             started[..., self.hidden_size :],
             final.new_zeros(batch, self.hidden_size),
             torch.zeros(batch, dtype=torch.long, device=final.device),
+            at_least_float32(final).new_zeros(batch, 0),
         )
 
 
@@ -181,9 +178,7 @@ class Decoder(nn.Module):
         memory = self.attention.prepare(encoded.states, lengths=lengths)
         state = self.bridge(encoded.final)
         if self.covers:
-            state = state._replace(
-                coverage=at_least_float32(encoded.final).new_zeros(memory.mask.shape)
-            )
+            state = state._replace(coverage=state.coverage.new_zeros(memory.mask.shape))
         return memory, state
 
     def step(
@@ -331,9 +326,9 @@ class Decoder(nn.Module):
         sentences = memory.mask.shape[0]
         positions = state.position.view(sentences, -1)
 
-        coverage = state.coverage
-        if coverage is not None:
-            coverage = coverage.view(sentences, -1, coverage.shape[-1])
+        coverage = None
+        if self.covers:
+            coverage = state.coverage.view(sentences, -1, state.coverage.shape[-1])
 
         def attend(hidden: Tensor) -> AttentionOutput:
             query = hidden[:, -1].view(sentences, -1, hidden.shape[-1])
