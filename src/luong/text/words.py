@@ -86,6 +86,7 @@ class WordTokenizer:
         self.vocabulary = vocabulary
         # What stands between spaces is read by itself, and much of it again and again.
         self._frequent = lru_cache(_FREQUENT)(self._read)
+        self._frequent_pieces = lru_cache(_FREQUENT)(_pieces)
 
     @classmethod
     def train(cls, lines: Iterable[str], size: int, minimum_count: int = 1) -> WordTokenizer:
@@ -121,7 +122,10 @@ class WordTokenizer:
 
     def pieces(self, line: str) -> list[str]:
         """See `PieceTokenizer.pieces`."""
-        return split_words(line)[0]
+        pieces: list[str] = []
+        for chunk in line.split():
+            pieces += self._frequent_pieces(chunk) if len(chunk) < _SHORT else _pieces(chunk)
+        return pieces
 
     def id(self, piece: str) -> int:
         """See `PieceTokenizer.id`."""
@@ -168,6 +172,10 @@ class WordTokenizer:
         document = {"kind": self.kind, "tokens": self.vocabulary.to_json()}
         data = json.dumps(document, ensure_ascii=False, indent=0)
         write_whole(folder / f"{name}.json", data.encode())
+
+
+def _pieces(chunk: str) -> list[str]:
+    return split_words(chunk)[0]
 
 
 def _without_joiners(token: str) -> str:
