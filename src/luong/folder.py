@@ -376,7 +376,8 @@ An encoder-decoder with attention, trained by [luong](https://pypi.org/project/l
 - {config.model.encoder} encoder, {config.model.cell.upper()} decoder, \
 {config.model.encoder_layers} + {config.model.decoder_layers} layers of {config.model.hidden_size}
 - attention: `{attention.score}` score, `{attention.window}` window, `{attention.placement}` \
-placement, input feeding {"on" if attention.input_feeding else "off"}
+placement, input feeding {"on" if attention.input_feeding else "off"}\
+{", coverage" if attention.coverage else ""}{", words are copied" if config.model.copies else ""}
 - tokens: {config.tokens.kind}, {folder.source_tokenizer.size:,} of the source and \
 {folder.target_tokenizer.size:,} of the target"""
 

@@ -202,7 +202,7 @@ def _shares(output: Output, parents: Tensor, chosen: Tensor) -> Tensor | None:
     copied: Tensor | None = getattr(output, "copied", None)
     if copied is None:
         return None
-    table = copied.view(*parents.shape, -1)
+    table = copied.view(len(parents), -1, copied.shape[1])
     rows = torch.arange(len(parents), device=parents.device).unsqueeze(1)
     return table[rows, parents, chosen]
 
