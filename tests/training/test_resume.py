@@ -73,6 +73,16 @@ RUNS = {
             "model.attention.dropout=0.1",
         ],
     ),
+    "copying, coverage": (
+        5,
+        [
+            "training.save_every=2",
+            "tokens.minimum_count=2",
+            "model.copy=true",
+            "model.attention.score=additive",
+            "model.attention.coverage=true",
+        ],
+    ),
     "shared subwords, all tied, early stopping": (
         5,
         [

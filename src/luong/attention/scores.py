@@ -10,6 +10,9 @@
 | location | (W h_t)_s | Luong 2015, equation 9 |
 | none | no attention | Luong 2015, Table 1, base |
 
+With coverage `concat` and `additive` add w times the sum of the weights so far inside the tanh (See
+2017, equation 11).
+
 A new score is one class here and one line in SCORES; every window and placement then has it.
 """
 
@@ -202,7 +205,7 @@ class _Additive(Score):
     def operations(self, keys: int, queries: int, pairs: int) -> int:
         size = self.weight_vector.numel()
         projections = 2 * size * (keys * self.key_size + queries * self.query_size)
-        return projections + 4 * pairs * size
+        return projections + (6 if self.covers else 4) * pairs * size
 
 
 class Concat(_Additive):
