@@ -34,7 +34,7 @@ class Folder:
 
 def folder_of(kind=WordTokenizer, gate=-9.0, copies=True, **attention):
     """A model that attends to position t at step t and, with this gate, only copies it."""
-    attention = {"score": "location", "max_length": 40, "input_feeding": False, **attention}
+    attention = {"score": "location", "max_length": 80, "input_feeding": False, **attention}
     reader, writer = kind.train([TEXT + " ein"], 100), kind.train([TEXT], 100)
     config = ModelConfig(
         embedding_size=8,
