@@ -92,7 +92,7 @@ def test_n_best(luong, trained):
         assert right >= 0
     assert second == {
         "source": "",
-        "translations": [{"text": "", "score": 0.0, "alignment": []}],
+        "translations": [{"text": "", "score": 0.0, "alignment": [], "copied": []}],
     }
 
 
