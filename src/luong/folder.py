@@ -372,8 +372,8 @@ An encoder-decoder with attention, trained by [luong](https://pypi.org/project/l
 {config.model.encoder_layers} + {config.model.decoder_layers} layers of {config.model.hidden_size}
 - attention: `{attention.score}` score, `{attention.window}` window, `{attention.placement}` \
 placement, input feeding {"on" if attention.input_feeding else "off"}
-- tokens: {config.tokens.kind}, {folder.source_tokenizer.size:,} of the source and \
-{folder.target_tokenizer.size:,} of the target"""
+- tokens: {folder.source_tokenizer.size:,} of the source ({folder.source_tokenizer.kind}) and \
+{folder.target_tokenizer.size:,} of the target ({folder.target_tokenizer.kind})"""
 
 
 def _classifier_head(folder: ClassifierFolder) -> str:

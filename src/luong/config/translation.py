@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from luong.config.model import ModelConfig
 from luong.config.run import BaseRunConfig
 from luong.config.section import Section
+from luong.config.tokens import PairTokensConfig
 from luong.config.training import TrainingSettings
 
 
@@ -19,6 +20,15 @@ class PairFiles(Section):
     source: Path | None = None
     target: Path | None = None
     file: Path | None = None
+    source_column: int | None = Field(None, ge=1)
+    """Of `file`, counted from 1; the first by default."""
+    target_column: int | None = Field(None, ge=1)
+    """Of `file`; the second by default."""
+
+    @property
+    def columns(self) -> tuple[int, int]:
+        """The columns of source and target in `file`, from 1 on."""
+        return self.source_column or 1, self.target_column or 2
 
     @model_validator(mode="after")
     def _one_form(self) -> PairFiles:
@@ -27,6 +37,13 @@ class PairFiles(Section):
         if not (parallel and self.file is None) and not (self.file is not None and neither):
             raise ValueError(
                 'expected { source = "...", target = "..." } or { file = "pairs.tsv" }'
+            )
+        if self.file is None and (self.source_column or self.target_column):
+            raise ValueError("columns are of one file = ..., not of two parallel files")
+        if len({*self.columns}) < len(self.columns):
+            raise ValueError(
+                f"source and target are both read from column {self.columns[0]}: set both "
+                "source_column and target_column, from 1 on"
             )
         return self
 
@@ -47,7 +64,7 @@ class DataConfig(Section):
 class TrainingConfig(TrainingSettings):
     """Training of a translator."""
 
-    best_by: Literal["bleu", "chrf", "loss"] = "bleu"
+    best_by: Literal["bleu", "chrf", "exact_match", "loss"] = "bleu"
 
 
 class RunConfig(BaseRunConfig):
@@ -61,6 +78,7 @@ class RunConfig(BaseRunConfig):
 
     task: Literal["translate"] = "translate"
     data: DataConfig
+    tokens: PairTokensConfig = PairTokensConfig()
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
 

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
 
-from luong.config import TokensConfig
+from luong.config import PairTokensConfig, TokensConfig
 from luong.errors import UserError
 from luong.text.characters import CharacterTokenizer
 from luong.text.encoding import Encoding, Span, Tokenizer
 from luong.text.labels import Labels
 from luong.text.subwords import SubwordTokenizer
+from luong.text.symbols import SymbolTokenizer
 from luong.text.vocabulary import Vocabulary
 from luong.text.words import WordTokenizer
 
@@ -21,6 +22,7 @@ __all__ = [
     "Encoding",
     "Span",
     "SubwordTokenizer",
+    "SymbolTokenizer",
     "Tokenizer",
     "WordTokenizer",
     "load_tokenizer",
@@ -31,6 +33,11 @@ __all__ = [
     "train_tokenizers",
 ]
 
+_BY_KIND: dict[str, type[WordTokenizer] | type[CharacterTokenizer]] = {
+    tokenizer.kind: tokenizer for tokenizer in (WordTokenizer, CharacterTokenizer, SymbolTokenizer)
+}
+"""Those that have nothing but a vocabulary."""
+
 Lines = Callable[[], Iterable[str]]
 """Starts a new pass over the lines of a text."""
 
@@ -39,12 +46,12 @@ SHARED, SOURCE, TARGET = "tokenizer", "source", "target"
 
 
 def train_tokenizers(
-    tokens: TokensConfig, source_lines: Lines, target_lines: Lines
+    tokens: PairTokensConfig, source_lines: Lines, target_lines: Lines
 ) -> tuple[Tokenizer, Tokenizer]:
     """Learn the tokenizers of both sides.
 
     Args:
-        tokens: The kind, the size, and whether both sides share one vocabulary.
+        tokens: The kind and size of each side, and whether both share one vocabulary.
         source_lines: Gives the source side of the corpus, anew with each call.
         target_lines: Gives the target side.
 
@@ -60,11 +67,12 @@ def train_tokenizers(
         ... )
     """
     if tokens.shared:
-        shared = train_tokenizer(tokens, chain(source_lines(), target_lines()), "corpus")
+        lines = chain(source_lines(), target_lines())
+        shared = train_tokenizer(tokens.of("source"), lines, "corpus")
         return shared, shared
     return (
-        train_tokenizer(tokens, source_lines(), "source side of the corpus"),
-        train_tokenizer(tokens, target_lines(), "target side of the corpus"),
+        train_tokenizer(tokens.of("source"), source_lines(), "source side of the corpus"),
+        train_tokenizer(tokens.of("target"), target_lines(), "target side of the corpus"),
     )
 
 
@@ -79,10 +87,9 @@ def train_tokenizer(tokens: TokensConfig, lines: Iterable[str], name: str) -> To
     if first is None:
         raise UserError(f"The {name} has only blank lines: there is no text to learn tokens from.")
     text = chain([first], written)
-    if tokens.kind == "word":
-        return WordTokenizer.train(text, tokens.vocabulary_size, tokens.minimum_count)
-    if tokens.kind == "character":
-        return CharacterTokenizer.train(text, tokens.vocabulary_size, tokens.minimum_count)
+    if tokens.kind in _BY_KIND:
+        kind = _BY_KIND[tokens.kind]
+        return kind.train(text, tokens.vocabulary_size, tokens.minimum_count)
     return SubwordTokenizer.train(text, tokens.vocabulary_size, tokens.algorithm)
 
 
@@ -139,11 +146,9 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
         if document.get("kind") == Labels.kind:
             return Labels.from_json(document.get("tokens"))
         vocabulary = Vocabulary.from_json(document.get("tokens"))
-        if document.get("kind") == WordTokenizer.kind:
-            return WordTokenizer(vocabulary)
-        if document.get("kind") == CharacterTokenizer.kind:
-            return CharacterTokenizer(vocabulary)
-        raise ValueError(f'its kind, {document.get("kind")!r}, is not "word" or "character"')
+        if document.get("kind") in _BY_KIND:
+            return _BY_KIND[document["kind"]](vocabulary)
+        raise ValueError(f"its kind, {document.get('kind')!r}, is not one of {', '.join(_BY_KIND)}")
     except FileNotFoundError:
         raise UserError(
             f"{folder} has no tokenizer {name}.json or {name}.model: it is not a model folder, "
@@ -161,7 +166,7 @@ def same_tokenizer(first: Tokenizer, second: Tokenizer) -> bool:
     """Whether two tokenizers give every line the same ids, and every id the same text."""
     if isinstance(first, SubwordTokenizer) and isinstance(second, SubwordTokenizer):
         return first.model == second.model
-    for kind in (WordTokenizer, CharacterTokenizer):
-        if isinstance(first, kind) and isinstance(second, kind):
+    for kind in _BY_KIND.values():
+        if type(first) is kind and type(second) is kind:
             return first.vocabulary.to_json() == second.vocabulary.to_json()
     return first is second

@@ -53,12 +53,13 @@ class TranslationTask(Task[RunConfig]):
 
     @override
     def data_lines(self) -> list[str]:
-        tokens, (source, target) = self.config.tokens, self.tokenizers
+        shared, (source, target) = self.config.tokens.shared, self.tokenizers
+        kinds = " and ".join(dict.fromkeys((source.kind, target.kind)))
         return [
             *data_report(self.dataset.summary),
             f"valid     {len(self.validator.sources):,} pairs",
-            f"tokens    {tokens.kind}, {source.size:,} of the source, {target.size:,} of "
-            f"the target{', shared' if tokens.shared else ''}",
+            f"tokens    {kinds}, {source.size:,} of the source, {target.size:,} of "
+            f"the target{', shared' if shared else ''}",
         ]
 
     @override

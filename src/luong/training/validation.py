@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from luong.evaluation.metrics import validation_scores
+from luong.evaluation.metrics import exact_match, validation_scores
+from luong.evaluation.transduction import is_transducer, transduction_scores
 from luong.folder import ModelFolder
 from luong.search import Translator
 from luong.text.batches import collate, plan
@@ -51,13 +52,18 @@ class Validator:
         translations = Translator(folder).translate(self.sources, beam_size=1)
         texts = [translation.text for translation in translations]
         quality = validation_scores(texts, self.references, target_language=self.target_language)
+        scores = {
+            "loss": loss,
+            "perplexity": perplexity(loss),
+            "bleu": quality.bleu,
+            "chrf": quality.chrf,
+            "exact_match": exact_match(texts, self.references),
+        }
+        if is_transducer(folder.target_tokenizer):
+            rates = transduction_scores(texts, self.references, folder.target_tokenizer)
+            scores["symbol_error_rate"] = rates.symbol_error_rate
         return Validated(
-            {
-                "loss": loss,
-                "perplexity": perplexity(loss),
-                "bleu": quality.bleu,
-                "chrf": quality.chrf,
-            },
+            scores,
             quality.signatures,
             [(translations[line], self.references[line]) for line in self.shown],
         )
