@@ -11,7 +11,7 @@ from luong.text.tokenizers import (
     train_tokenizers,
 )
 
-KINDS = pytest.mark.parametrize("kind", ["word", "character", "subword", "symbol"])
+KINDS = pytest.mark.parametrize("kind", ["word", "character", "subword", "symbol", "decomposed"])
 SOURCE = ["ein Haus, zwei Häuser"] * 5
 TARGET = ["a house, two houses"] * 5
 

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from luong.config.section import Section
 
-TokenKind = Literal["word", "character", "subword", "symbol"]
+TokenKind = Literal["word", "character", "subword", "symbol", "decomposed"]
 Algorithm = Literal["unigram", "bpe"]
 
 
@@ -16,7 +16,8 @@ class TokensConfig(Section):
     """How text becomes tokens."""
 
     kind: TokenKind = "subword"
-    """`symbol`: what stands between spaces, as it is."""
+    """`symbol`: what stands between spaces, as it is; `decomposed`: the parts of characters, as
+    Hangul letters."""
     vocabulary_size: int = Field(8000, ge=5)
     """An upper bound, special tokens included."""
     shared: bool = True

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
 from luong.evaluation.metrics import check_counts, exact_match
+from luong.text.characters import CharacterTokenizer
 from luong.text.encoding import Tokenizer
 
 _PAIRS = 512
@@ -29,13 +30,13 @@ class TransductionScores(NamedTuple):
     symbol_error_rate: float
 
 
-def is_transducer(target: Tokenizer) -> bool:
+def is_transducer(target: Tokenizer) -> TypeGuard[CharacterTokenizer]:
     """Whether a model writes character by character or symbol by symbol, by its target tokens."""
-    return target.kind in ("character", "symbol")
+    return isinstance(target, CharacterTokenizer)
 
 
 def transduction_scores(
-    hypotheses: Sequence[str], references: Sequence[str], tokenizer: Tokenizer
+    hypotheses: Sequence[str], references: Sequence[str], tokenizer: CharacterTokenizer
 ) -> TransductionScores:
     """Score the output of a transducer.
 
@@ -56,7 +57,8 @@ def transduction_scores(
         TransductionScores(word_error_rate=50.0, symbol_error_rate=33.333333333333336)
     """
     check_counts(hypotheses, references)
-    sides = [[_symbols(line, tokenizer) for line in lines] for lines in (hypotheses, references)]
+    # As text, since all unknown symbols have one id.
+    sides = [[tokenizer.split(line) for line in lines] for lines in (hypotheses, references)]
     right = exact_match(hypotheses, references)
     edits = int(edit_distances(*sides).sum())
     return TransductionScores(
@@ -123,8 +125,3 @@ def _padded(
     for row, line in zip(rows, lines, strict=True):
         row[: len(line)] = line
     return rows, lengths
-
-
-def _symbols(line: str, tokenizer: Tokenizer) -> list[str]:
-    # As text, since all unknown symbols have one id.
-    return [line[start:end] for start, end in tokenizer.encode(line).spans]

@@ -10,6 +10,7 @@ from pathlib import Path
 from luong.config import PairTokensConfig, TokensConfig
 from luong.errors import UserError
 from luong.text.characters import CharacterTokenizer
+from luong.text.decomposed import DecomposedTokenizer
 from luong.text.encoding import Encoding, Span, Tokenizer
 from luong.text.labels import Labels
 from luong.text.subwords import SubwordTokenizer
@@ -19,6 +20,7 @@ from luong.text.words import WordTokenizer
 
 __all__ = [
     "CharacterTokenizer",
+    "DecomposedTokenizer",
     "Encoding",
     "Span",
     "SubwordTokenizer",
@@ -34,7 +36,8 @@ __all__ = [
 ]
 
 _BY_KIND: dict[str, type[WordTokenizer] | type[CharacterTokenizer]] = {
-    tokenizer.kind: tokenizer for tokenizer in (WordTokenizer, CharacterTokenizer, SymbolTokenizer)
+    tokenizer.kind: tokenizer
+    for tokenizer in (WordTokenizer, CharacterTokenizer, DecomposedTokenizer, SymbolTokenizer)
 }
 """Those that have nothing but a vocabulary."""
 
