@@ -9,6 +9,7 @@ import threading
 import weakref
 import zlib
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import IO
 
@@ -102,7 +103,7 @@ def _is_compressed(path: Path) -> bool:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def _opened(path: Path, compressed: bool) -> IO[bytes]:
+def _opened(path: Path, compressed: bool) -> gzip.GzipFile | BufferedReader:
     return gzip.open(path, "rb") if compressed else path.open("rb")
 
 
