@@ -196,10 +196,20 @@ def test_columns(complaint, load):
     pairs = "data.train={file='a.tsv', source_column=3, target_column=1}"
     assert load(MINIMUM, pairs).data.train.columns == (3, 1)
     assert load().data.valid.columns == (1, 2)
-    assert "both read from column 2" in complaint("data.train={file='a', source_column=2}")
+    assert "column 2 is read twice" in complaint("data.train={file='a', source_column=2}")
     message = complaint("data.train={source='a', target='b', target_column=3}")
     assert "columns are of one file" in message
     assert "source_column" in complaint("data.train={file='a', source_column=0}")
+
+
+def test_features(complaint, load):
+    files = [f"data.{part}={{file='a.tsv', features_column=3}}" for part in ("train", "valid")]
+    apart = "tokens.shared=false"
+    assert load(MINIMUM, *files, apart, "tokens.kind=character").data.has_features
+    assert "in both train and valid" in complaint(files[0])
+    assert "set tokens.shared = false" in complaint(*files, "tokens.kind=word")
+    assert 'tokens.kind = "character"' in complaint(*files, apart)
+    assert "name their column" in complaint("model.features=attention")
 
 
 def test_every_key_of_the_design_is_there():

@@ -20,6 +20,7 @@ from luong.errors import UserError
 from luong.files import write_whole
 from luong.models import HierarchicalClassifier, Seq2Seq
 from luong.models.quantized import is_quantized, quantize, repack
+from luong.text.featured import first_feature
 from luong.text.shortlist import Shortlist
 from luong.text.tokenizers import Tokenizer, load_tokenizers, save_tokenizers
 
@@ -179,7 +180,7 @@ def load_any_folder(path: str | Path, device: str = "cpu", *, int8: bool = False
             raise UserError(f"{path} is a classifier, and only translators have int8 weights.")
         model = HierarchicalClassifier(config.model, *sizes)
     else:
-        model = Seq2Seq(config.model, *sizes)
+        model = Seq2Seq(config.model, *sizes, first_feature=first_feature(source_tokenizer))
     if holds_int8(settings):
         quantize(model)
     load_weights(model, read_tensors(path / WEIGHTS), path / WEIGHTS)

@@ -1,4 +1,4 @@
-"""Pronouncing from a file of three columns, trained and scored by the command line."""
+"""Pronouncing and inflecting from files of columns, trained and scored by the command line."""
 
 import gzip
 import json
@@ -119,3 +119,65 @@ def test_evaluate_wants_one_form_of_data(luong, pronunciations, trained):
         ended = luong("evaluate", trained, *options)
         assert ended.code == 2
         assert "--source and --reference, or" in ended.error
+
+
+INFLECTION = """
+output = "unset"
+[data]
+train = { file = "FOLDER/train.tsv", features_column = 3 }
+valid = { file = "FOLDER/train.tsv", features_column = 3 }
+[tokens]
+kind = "character"
+shared = false
+[model]
+embedding_size = 8
+hidden_size = 8
+features = "FORM"
+[training]
+max_epochs = 2
+batch_tokens = 30
+learning_rate = 0.01
+schedule = "constant"
+best_by = "loss"
+precision = "float32"
+device = "cpu"
+"""
+
+
+@pytest.mark.parametrize("form", ["tokens", "attention"])
+def test_inflection_with_features(luong, tmp_path, form):
+    words = ["gehen", "sehen", "Haus", "ab"]
+    rows = [f"{word}\t{word}t\tV;PST\n{word}\t{word}\tV\n" for word in words]
+    (tmp_path / "train.tsv").write_text("".join(rows))
+    settings = INFLECTION.replace("FOLDER", str(tmp_path)).replace("FORM", form)
+    (tmp_path / "run.toml").write_text(settings)
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert luong("train", tmp_path / "run.toml", f"--set=output={whole}").code == 0
+    for options in (["--set=training.max_epochs=1"], ["--resume"]):
+        ended = luong("train", tmp_path / "run.toml", f"--set=output={parts}", *options)
+        assert ended.code == 0, ended.error
+    weights = [(folder / "model.safetensors").read_bytes() for folder in (whole, parts)]
+    assert weights[0] == weights[1]
+
+    lines = ["gehen\tV;PST", "Haus\tV", "", "ab", "ab\tNEVER;V"]
+    source = tmp_path / "in"
+    source.write_text("".join(line + "\n" for line in lines))
+    out = luong("translate", whole, "--n-best", 2, stdin=source.read_bytes()).out
+    found = [json.loads(line) for line in out.splitlines()]
+    assert [result["source"] for result in found] == lines
+    for line, result in zip(lines, found, strict=True):
+        alone = luong("translate", whole, "--n-best", 2, stdin=line.encode() + b"\n").out
+        assert [x["text"] for x in json.loads(alone)["translations"]] == [
+            x["text"] for x in result["translations"]
+        ]
+    scores = [
+        luong("evaluate", *folders, "--file", tmp_path / "train.tsv", "--json").out
+        for folders in ([whole], [parts], [whole, parts])
+    ]
+    assert {json.loads(score)["symbol_error_rate"] for score in scores} == {
+        json.loads(scores[0])["symbol_error_rate"]
+    }
+    ended = luong("evaluate", whole, "--file", source)
+    assert ended.code == 1
+    assert "in, line 1 has 2 columns" in ended.error
+    assert "features_column is 3" in ended.error

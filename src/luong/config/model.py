@@ -65,6 +65,9 @@ class ModelConfig(Section):
     """On recurrent states, the same units at every step of a sentence (Gal, Ghahramani 2016)."""
     tie_embeddings: Literal["none", "target", "all"] = "target"
     """The output layer shares the target embeddings; `all`: so does the source side."""
+    features: Literal["tokens", "attention"] = "tokens"
+    """Features of a source line, where there are some: tokens after those of the text, or a source
+    of their own that the decoder attends to beside the text."""
     attention: AttentionConfig = AttentionConfig()
 
     @property

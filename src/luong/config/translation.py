@@ -24,11 +24,20 @@ class PairFiles(Section):
     """Of `file`, counted from 1; the first by default."""
     target_column: int | None = Field(None, ge=1)
     """Of `file`; the second by default."""
+    features_column: int | None = Field(None, ge=1)
+    """Of `file`: what the source is to become, such as V;PST; none by default."""
 
     @property
-    def columns(self) -> tuple[int, int]:
-        """The columns of source and target in `file`, from 1 on."""
-        return self.source_column or 1, self.target_column or 2
+    def columns(self) -> tuple[int, ...]:
+        """The columns in `file` of source, target and features, if it has any, from 1 on."""
+        columns = self.source_column or 1, self.target_column or 2
+        return columns if self.features_column is None else (*columns, self.features_column)
+
+    @property
+    def names_columns(self) -> bool:
+        """Whether any column is named."""
+        named = (self.source_column, self.target_column, self.features_column)
+        return any(column is not None for column in named)
 
     @model_validator(mode="after")
     def _one_form(self) -> PairFiles:
@@ -38,12 +47,14 @@ class PairFiles(Section):
             raise ValueError(
                 'expected { source = "...", target = "..." } or { file = "pairs.tsv" }'
             )
-        if self.file is None and (self.source_column or self.target_column):
+        if self.file is None and self.names_columns:
             raise ValueError("columns are of one file = ..., not of two parallel files")
         if len({*self.columns}) < len(self.columns):
+            columns = sorted(self.columns)
+            twice = next(column for column in columns if columns.count(column) > 1)
             raise ValueError(
-                f"source and target are both read from column {self.columns[0]}: set both "
-                "source_column and target_column, from 1 on"
+                f"column {twice} is read twice: source_column is 1 and target_column 2 unless you "
+                "set them"
             )
         return self
 
@@ -57,8 +68,21 @@ class DataConfig(Section):
     """ISO 639 code; kept in the model folder."""
     target_language: str | None = None
     """ISO 639 code; chooses the tokenizer of the metric."""
+    feature_separator: str = Field(";", min_length=1)
+    """Stands between two features of `features_column`."""
     max_length: int = Field(250, ge=1)
     """Training pairs with more tokens than this on either side are left out, and counted."""
+
+    @property
+    def has_features(self) -> bool:
+        """Whether source lines carry features after a tab."""
+        return self.train.features_column is not None
+
+    @model_validator(mode="after")
+    def _features_on_both(self) -> DataConfig:
+        if self.has_features != (self.valid.features_column is not None):
+            raise ValueError("set features_column in both train and valid, or in neither")
+        return self
 
 
 class TrainingConfig(TrainingSettings):
@@ -86,4 +110,20 @@ class RunConfig(BaseRunConfig):
     def _tying(self) -> RunConfig:
         if self.model.tie_embeddings == "all" and not self.tokens.shared:
             raise ValueError('tie_embeddings = "all" needs tokens.shared = true, one vocabulary')
+        return self
+
+    @model_validator(mode="after")
+    def _features(self) -> RunConfig:
+        if self.data.has_features:
+            kind = self.tokens.of("source").kind
+            if self.tokens.shared or kind == "subword":
+                raise ValueError(
+                    "features have ids of their own on the source side: set tokens.shared = false"
+                    + (', and tokens.kind = "character"' if kind == "subword" else "")
+                )
+        elif self.model.features == "attention":
+            raise ValueError(
+                'model.features = "attention" attends to features: name their column, as in train '
+                '= { file = "train.tsv", features_column = 3 }'
+            )
         return self

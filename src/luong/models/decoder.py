@@ -13,7 +13,7 @@ It knows no words: it takes embedded tokens and gives attentional states.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ from luong.config import ModelConfig
 from luong.models.cells import CELLS, Cell, Step
 from luong.models.dropout import dropout, keep_mask
 from luong.models.encoders import Encoded
+from luong.models.features import with_features
 from luong.models.quantized_matrix import QuantizedMatrix, linear
 from luong.models.shared_weight import SharedWeight, shared
 
@@ -121,7 +122,7 @@ class Decoder(nn.Module):
         super().__init__()
         size = config.hidden_size
         options = config.attention
-        self.attention = Attention(
+        attention = Attention(
             size,
             size,
             score=options.score,
@@ -131,6 +132,7 @@ class Decoder(nn.Module):
             half_width=options.half_width,
             dropout=options.dropout,
         )
+        self.attention = with_features(attention, config)
         self.attends_first = options.placement == "bahdanau"
         self.feeds = options.input_feeding
         context_size = self.attention.value_size
@@ -146,9 +148,14 @@ class Decoder(nn.Module):
         self.layer_dropout = config.dropout_of_layers
         self.state_dropout = config.state_dropout
 
-    def start(self, encoded: Encoded, lengths: Tensor) -> tuple[Memory, DecoderState]:
-        """Prepare the source for attention, and the state before the first step."""
-        memory = self.attention.prepare(encoded.states, lengths=lengths)
+    def start(
+        self, encoded: Encoded, lengths: Tensor, **features: Any
+    ) -> tuple[Memory, DecoderState]:
+        """Prepare the source for attention, and the state before the first step.
+
+        What `FeaturedAttention.prepare` takes beside the states comes as `features`.
+        """
+        memory = self.attention.prepare(encoded.states, lengths=lengths, **features)
         return memory, self.bridge(encoded.final)
 
     def step(

@@ -13,6 +13,7 @@ from luong.config import ModelConfig
 from luong.models.decoder import Decoder, DecoderState
 from luong.models.dropout import dropout
 from luong.models.encoders import make_encoder
+from luong.models.features import FeatureStates, parted
 from luong.models.output import OutputLayer
 
 
@@ -37,9 +38,11 @@ class Seq2Seq(nn.Module):
         config: The architecture.
         source_vocabulary_size: Source tokens, special ones included.
         target_vocabulary_size: Target tokens, special ones included.
+        first_feature: Source tokens from this id on are features; None: there are none.
 
     Raises:
-        ValueError: All embeddings are to be shared, but the vocabularies differ in size.
+        ValueError: All embeddings are to be shared, but the vocabularies differ in size; or
+            features are to be attended to, but there are none.
 
     Example:
         >>> model = Seq2Seq(ModelConfig(embedding_size=8, hidden_size=8), 20, 20)
@@ -50,7 +53,11 @@ class Seq2Seq(nn.Module):
     """
 
     def __init__(
-        self, config: ModelConfig, source_vocabulary_size: int, target_vocabulary_size: int
+        self,
+        config: ModelConfig,
+        source_vocabulary_size: int,
+        target_vocabulary_size: int,
+        first_feature: int | None = None,
     ) -> None:
         super().__init__()
         size = config.embedding_size
@@ -69,6 +76,12 @@ class Seq2Seq(nn.Module):
         tied = None if config.tie_embeddings == "none" else self.target_embedding
         self.output = OutputLayer(config.hidden_size, target_vocabulary_size, tied)
         self.input_dropout = config.dropout_of_inputs
+        self.first_feature = first_feature
+        self.feature_states: FeatureStates | None = None
+        if config.features == "attention":
+            if first_feature is None:
+                raise ValueError("features='attention' needs a source with features.")
+            self.feature_states = FeatureStates(size, config.hidden_size)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -91,8 +104,16 @@ class Seq2Seq(nn.Module):
         Returns:
             The memory that steps attend to, and the decoder's state before the first step.
         """
-        embedded = self._embedded(self.source_embedding, source)
-        return self.decoder.start(self.encoder(embedded, lengths), lengths)
+        if self.feature_states is None or self.first_feature is None:
+            embedded = self._embedded(self.source_embedding, source)
+            return self.decoder.start(self.encoder(embedded, lengths), lengths)
+        parts = parted(source, lengths, self.first_feature)
+        text, features = (
+            self._embedded(self.source_embedding, part) for part in (parts.text, parts.features)
+        )
+        encoded = self.encoder(text, parts.text_lengths)
+        states = self.feature_states(features)
+        return self.decoder.start(encoded, parts.text_lengths, features=states, parts=parts)
 
     def forward(
         self, source: Tensor, lengths: Tensor, target: Tensor, *, need_weights: bool = False

@@ -168,11 +168,12 @@ class ParallelCorpus:
 
     Make it with `open`. In tab-separated files quotes are text, and two columns are read: the
     first two, and then `extra_columns` counts the lines that have more; or those that are named.
+    Features join the source line, after a tab.
 
     Args:
         first: The source lines, or all pairs.
         target: The target lines; None: the pairs are in `first`.
-        columns: Of source and target in `first`, counted from 0.
+        columns: Of source, target and perhaps features in `first`, counted from 0.
         extra_columns: Lines with more than two columns, where none were named.
 
     Example:
@@ -185,7 +186,7 @@ class ParallelCorpus:
         self,
         first: LineFile,
         target: LineFile | None,
-        columns: tuple[int, int] = (0, 1),
+        columns: tuple[int, ...] = (0, 1),
         extra_columns: int = 0,
     ) -> None:
         self._first = first
@@ -203,8 +204,8 @@ class ParallelCorpus:
         """
         if files.file is not None:
             pairs = LineFile(files.file)
-            source, target = files.columns
-            return cls(pairs, None, (source - 1, target - 1), _check_columns(pairs, files))
+            columns = tuple(column - 1 for column in files.columns)
+            return cls(pairs, None, columns, _check_columns(pairs, files))
         if files.source is None or files.target is None:
             raise ValueError("PairFiles names two files, or one of pairs")
         sources, targets = LineFile(files.source), LineFile(files.target)
@@ -264,33 +265,34 @@ class ParallelCorpus:
 
     def _pair(self, line: str) -> tuple[str, str]:
         columns = line.split("\t")
-        source, target = self._columns
         # Only a blank line has fewer.
-        fits = len(columns) > max(self._columns)
-        return (columns[source], columns[target]) if fits else ("", "")
+        if len(columns) <= max(self._columns):
+            return "", ""
+        source, target, *features = (columns[place] for place in self._columns)
+        return "\t".join([source, *features]), target
 
 
 def _check_columns(pairs: LineFile, files: PairFiles) -> int:
     """The number of lines with more than two columns, where none were named."""
-    are_named = files.source_column is not None or files.target_column is not None
     extra = 0
     for number, line in enumerate(pairs, start=1):
         columns = line.count("\t") + 1
         if columns < max(files.columns) and line.strip():
             place = f"{pairs.path}, line {number} has"
-            raise UserError(place + _what_is_missing(line, files, are_named))
+            raise UserError(place + _what_is_missing(line, files))
         extra += columns > 2
-    return 0 if are_named else extra
+    return 0 if files.names_columns else extra
 
 
-def _what_is_missing(line: str, files: PairFiles, are_named: bool) -> str:
-    if not are_named:
+def _what_is_missing(line: str, files: PairFiles) -> str:
+    if not files.names_columns:
         return (
             " no tab. Expected source, tab, target; for two parallel files write "
             '{ source = "...", target = "..." }.'
         )
     count = line.count("\t") + 1
-    wanted = dict(zip(("source_column", "target_column"), files.columns, strict=True))
+    names = ("source_column", "target_column", "features_column")
+    wanted = dict(zip(names, files.columns, strict=False))
     name = max(wanted, key=wanted.__getitem__)
     start = line if len(line) <= 40 else line[:40] + "..."
     return (

@@ -12,6 +12,7 @@ from luong.models import Seq2Seq
 from luong.text.batches import Batch, collate, plan
 from luong.text.corpus import ParallelCorpus
 from luong.text.dataset import Dataset
+from luong.text.featured import first_feature
 from luong.text.tokenizers import Tokenizer, train_tokenizers
 from luong.training.loss import Loss, translation_loss
 from luong.training.report import data_report
@@ -36,7 +37,10 @@ class TranslationTask(Task[RunConfig]):
     def prepare(self, tokenizers: tuple[Tokenizer, Tokenizer] | None) -> None:
         config, corpus = self.config, self.corpus
         self.tokenizers = tokenizers or train_tokenizers(
-            config.tokens, corpus.source_lines, corpus.target_lines
+            config.tokens,
+            corpus.source_lines,
+            corpus.target_lines,
+            config.data.feature_separator if config.data.has_features else None,
         )
         self.dataset = Dataset(corpus, *self.tokenizers, max_length=config.data.max_length)
         longest = max(config.data.max_length, 1000)
@@ -49,7 +53,10 @@ class TranslationTask(Task[RunConfig]):
 
     @override
     def make_model(self) -> Seq2Seq:
-        return Seq2Seq(self.config.model, *(tokenizer.size for tokenizer in self.tokenizers))
+        source, target = self.tokenizers
+        return Seq2Seq(
+            self.config.model, source.size, target.size, first_feature=first_feature(source)
+        )
 
     @override
     def data_lines(self) -> list[str]:
