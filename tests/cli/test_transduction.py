@@ -177,6 +177,8 @@ def test_inflection_with_features(luong, tmp_path, form):
     assert {json.loads(score)["symbol_error_rate"] for score in scores} == {
         json.loads(scores[0])["symbol_error_rate"]
     }
+    in_int8 = luong("evaluate", whole, "--file", tmp_path / "train.tsv", "--int8", "--json").out
+    assert 0 <= json.loads(in_int8)["exact_match"] <= 1
     ended = luong("evaluate", whole, "--file", source)
     assert ended.code == 1
     assert "in, line 1 has 2 columns" in ended.error
