@@ -18,6 +18,7 @@ from luong.search.links import aligned_rows, word_links
 from luong.search.settings import SearchOptions, SearchSettings
 from luong.search.trained import TrainedModel, evaluating
 from luong.search.translation import Translation, blank_translation
+from luong.text.featured import first_feature
 from luong.text.vocabulary import END, PAD, SPECIAL_TOKENS, UNKNOWN
 
 _LINE_BREAK = re.compile("[\r\n]")
@@ -241,7 +242,10 @@ class Translator:
         columns = len(source.ids) + 1
         rows = aligned_rows(hypothesis.attention[:, :columns], self.folder.alignment_row)
         attention = rows.to("cpu", torch.float32, copy=True)
-        copied = _copies(hypothesis.ids, attention, source) if settings.replace_unknown else {}
+        copied = {}
+        if settings.replace_unknown:
+            limit = first_feature(self.folder.source_tokenizer)
+            copied = _copies(hypothesis.ids, attention, source, limit)
         target = self.folder.target_tokenizer
         text, spans = target.decode_spans(hypothesis.ids, copied)
         text = _LINE_BREAK.sub(" ", text)
@@ -263,11 +267,15 @@ class Translator:
         )
 
 
-def _copies(ids: list[int], attention: Tensor, source: Source) -> dict[int, str]:
-    """The raw source token for each unknown target token, by its position."""
+def _copies(ids: list[int], attention: Tensor, source: Source, limit: int | None) -> dict[int, str]:
+    """The raw source token for each unknown target token, by its position; ids below the limit."""
     unknown = [place for place, token in enumerate(ids) if token == UNKNOWN]
     raw = [source.line[start:end].strip(" ") for start, end in source.spans]
-    candidates = [place for place, word in enumerate(raw) if word]
+    candidates = [
+        place
+        for place, (word, id) in enumerate(zip(raw, source.ids, strict=True))
+        if word and (limit is None or id < limit)
+    ]
     if not unknown or not candidates:
         return {}
     weights = attention[unknown][:, candidates]
