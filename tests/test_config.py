@@ -171,6 +171,47 @@ def test_files_that_cannot_be_read(tmp_path):
         load_config(path / "run.toml")
 
 
+def test_sides_have_tokens_of_their_own(load):
+    tokens = load(
+        MINIMUM,
+        "tokens.shared=false",
+        "tokens.kind=word",
+        "tokens.source.kind=character",
+        "tokens.target.vocabulary_size=50",
+    ).tokens
+    assert (tokens.of("source").kind, tokens.of("target").kind) == ("character", "word")
+    assert tokens.of("source").vocabulary_size == 8000
+    assert tokens.of("target").vocabulary_size == 50
+
+
+def test_a_shared_vocabulary_has_tokens_of_one_kind(complaint, load):
+    message = complaint("tokens.kind=word", "tokens.source.kind=character")
+    assert "source has kind = 'character' and the target 'word'" in message
+    assert message.endswith("set tokens.shared = false.")
+    assert "tokens.source.kin is not a known key" in complaint("tokens.source.kin=word")
+    assert load(MINIMUM, "tokens.source.kind=subword").tokens.shared
+
+
+def test_columns(complaint, load):
+    pairs = "data.train={file='a.tsv', source_column=3, target_column=1}"
+    assert load(MINIMUM, pairs).data.train.columns == (3, 1)
+    assert load().data.valid.columns == (1, 2)
+    assert "column 2 is read twice" in complaint("data.train={file='a', source_column=2}")
+    message = complaint("data.train={source='a', target='b', target_column=3}")
+    assert "columns are of one file" in message
+    assert "source_column" in complaint("data.train={file='a', source_column=0}")
+
+
+def test_features(complaint, load):
+    files = [f"data.{part}={{file='a.tsv', features_column=3}}" for part in ("train", "valid")]
+    apart = "tokens.shared=false"
+    assert load(MINIMUM, *files, apart, "tokens.kind=character").data.has_features
+    assert "in both train and valid" in complaint(files[0])
+    assert "set tokens.shared = false" in complaint(*files, "tokens.kind=word")
+    assert 'tokens.kind = "character"' in complaint(*files, apart)
+    assert "name their column" in complaint("model.features=attention")
+
+
 def test_every_key_of_the_design_is_there():
     def keys(model, prefix=""):
         for name, field in model.model_fields.items():

@@ -8,7 +8,15 @@ from luong.presets import preset_names, preset_text
 
 
 def test_there_are_presets():
-    assert {"translate", "multi30k", "characters", "demo"} <= set(preset_names())
+    assert {
+        "translate",
+        "multi30k",
+        "pronunciation",
+        "inflection",
+        "transliteration",
+        "spelling",
+        "demo",
+    } <= set(preset_names())
     assert preset_names() == sorted(preset_names())
 
 

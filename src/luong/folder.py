@@ -20,6 +20,7 @@ from luong.errors import UserError
 from luong.files import write_whole
 from luong.models import HierarchicalClassifier, Seq2Seq
 from luong.models.quantized import is_quantized, quantize, repack
+from luong.text.featured import first_feature
 from luong.text.shortlist import Shortlist
 from luong.text.tokenizers import Tokenizer, load_tokenizers, save_tokenizers
 
@@ -184,7 +185,7 @@ def load_any_folder(path: str | Path, device: str = "cpu", *, int8: bool = False
             raise UserError(f"{path} is a classifier, and only translators have int8 weights.")
         model = HierarchicalClassifier(config.model, *sizes)
     else:
-        model = Seq2Seq(config.model, *sizes)
+        model = Seq2Seq(config.model, *sizes, first_feature=first_feature(source_tokenizer))
     if holds_int8(settings):
         quantize(model)
     load_weights(model, read_tensors(path / WEIGHTS), path / WEIGHTS)
@@ -378,8 +379,8 @@ An encoder-decoder with attention, trained by [luong](https://pypi.org/project/l
 - attention: `{attention.score}` score, `{attention.window}` window, `{attention.placement}` \
 placement, input feeding {"on" if attention.input_feeding else "off"}\
 {", coverage" if attention.coverage else ""}{", words are copied" if config.model.copies else ""}
-- tokens: {config.tokens.kind}, {folder.source_tokenizer.size:,} of the source and \
-{folder.target_tokenizer.size:,} of the target"""
+- tokens: {folder.source_tokenizer.size:,} of the source ({folder.source_tokenizer.kind}) and \
+{folder.target_tokenizer.size:,} of the target ({folder.target_tokenizer.kind})"""
 
 
 def _classifier_head(folder: ClassifierFolder) -> str:

@@ -5,7 +5,7 @@ import pytest
 import sacrebleu
 
 from luong.errors import UserError
-from luong.evaluation import corpus_scores, validation_scores
+from luong.evaluation import corpus_scores, exact_match, validation_scores
 
 HYPOTHESES = [
     "The cat sat on the mat.",
@@ -53,8 +53,8 @@ def test_chrf_by_hand():
 
 
 def test_exact_match_is_the_share_of_equal_lines():
-    scores = corpus_scores(["a b", "a  b", " a b ", "A b"], ["a b"] * 4)
-    assert scores.exact_match == 0.5
+    scores = corpus_scores(["a b\r\n", "a  b", " a b ", "A b"], ["a b"] * 4)
+    assert scores.exact_match == exact_match(["a b"], ["a b"]) / 4 == 0.25
 
 
 def test_validation_scores_agree():

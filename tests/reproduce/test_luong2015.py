@@ -6,6 +6,7 @@ import math
 import pytest
 
 from luong.cli.evaluate import evaluate_files
+from luong.config import PairFiles
 from luong.errors import UserError
 from luong.evaluation import alignment_scores
 from luong.folder import load_folder
@@ -88,9 +89,8 @@ def test_two_systems(corpus, two_systems, tmp_path, console):
         assert [row["step"] for row in rows if row["kind"] == "validation"] == [3, 6, 9, 12]
         assert folder.source_tokenizer.size == 12
         found = json.loads((output / name / "result.json").read_text())
-        scores, texts = evaluate_files(
-            str(output / name), str(tmp_path / "data/test.de"), str(tmp_path / "data/test.en")
-        )
+        files = PairFiles(source=tmp_path / "data/test.de", target=tmp_path / "data/test.en")
+        scores, texts = evaluate_files(str(output / name), files)
         assert found["replaced"] == scores["bleu"]
         assert (output / name / "test.replaced.out").read_text().splitlines() == texts
         pairs = align_pairs(folder, corpus.sources, corpus.references)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from luong.config import PairFiles, TokensConfig
+from luong.config import PairFiles, PairTokensConfig
 from luong.text.corpus import ParallelCorpus
 from luong.text.encoding import Tokenizer
 from luong.text.tokenizers import train_tokenizers
@@ -19,10 +19,10 @@ def corpus() -> ParallelCorpus:
 def tokenizers(corpus) -> dict[str, Tokenizer]:
     """A tokenizer of each kind and algorithm, shared by both sides of the demo corpus."""
     settings = {
-        "word": TokensConfig(kind="word"),
-        "character": TokensConfig(kind="character"),
-        "unigram": TokensConfig(vocabulary_size=1000),
-        "bpe": TokensConfig(vocabulary_size=1000, algorithm="bpe"),
+        "word": PairTokensConfig(kind="word"),
+        "character": PairTokensConfig(kind="character"),
+        "unigram": PairTokensConfig(vocabulary_size=1000),
+        "bpe": PairTokensConfig(vocabulary_size=1000, algorithm="bpe"),
     }
     return {
         name: train_tokenizers(tokens, corpus.source_lines, corpus.target_lines)[0]

@@ -5,9 +5,10 @@ import pytest
 from luong.config import PairFiles, TokensConfig
 from luong.text.batches import collate
 from luong.text.characters import CharacterTokenizer
-from luong.text.copying import Copies, copies_of
+from luong.text.copying import NOT_COPIED, Copies, copies_of
 from luong.text.corpus import ParallelCorpus
 from luong.text.dataset import Dataset
+from luong.text.featured import FeaturedTokenizer
 from luong.text.subwords import SubwordTokenizer
 from luong.text.tokenizers import train_tokenizer
 from luong.text.vocabulary import END, PAD, UNKNOWN
@@ -26,7 +27,7 @@ def tokenizer_of(kind, text):
 
 def test_new_tokens_are_numbered_as_they_come():
     target = WordTokenizer.train(["the and"], 100)
-    copies = copies_of(["the", "gnome", "and", "￭,", "gnome"], target)
+    copies = copies_of(["the", "gnome", "and", "￭,", "gnome"], target, 5)
     the, and_ = target.id("the"), target.id("and")
     assert copies == Copies([the, 6, and_, 7, 6], ["gnome", "￭,"])
     assert copies.targets(["gnome", "the", "elf"], target) == [6, the, UNKNOWN]
@@ -40,7 +41,7 @@ def test_a_copied_line_is_the_line(kind):
     for tokenizer in (reader, writer):
         pieces = tokenizer.pieces(LINE)
         assert [tokenizer.id(piece) for piece in pieces] == tokenizer.ids(LINE)
-        copies = copies_of(pieces, writer)
+        copies = copies_of(pieces, writer, len(pieces))
         assert copies.extra
         text, spans = writer.decode_spans(copies.ids, extra=copies.extra)
         assert text == LINE
@@ -52,8 +53,19 @@ def test_a_copied_line_is_the_line(kind):
 @pytest.mark.parametrize("kind", ["word", "subword", "character"])
 def test_text_that_reads_like_a_special_token_is_none(kind):
     tokenizer = tokenizer_of(kind, ["a b c d"] * 20)
-    copies = copies_of(tokenizer.pieces("<s> </s> <pad> <unk>"), tokenizer)
+    pieces = tokenizer.pieces("<s> </s> <pad> <unk>")
+    copies = copies_of(pieces, tokenizer, len(pieces))
     assert min(copies.ids) > END
+
+
+def test_features_are_not_copied():
+    letters = CharacterTokenizer.train(["abV;"], 100)
+    reader = FeaturedTokenizer(letters, ["V", "PST"], ";")
+    line = "ab\tV;PST"
+    ids = reader.ids(line)
+    copies = copies_of(reader.pieces(line), letters, len(ids))
+    assert copies.ids == [letters.id("a"), letters.id("b"), NOT_COPIED, NOT_COPIED]
+    assert copies.extra == []
 
 
 def make_dataset(folder, **options):

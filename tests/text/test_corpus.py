@@ -87,14 +87,16 @@ def test_utf16_is_recognised(tmp_path):
 
 def test_unfit_files_are_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    write(tmp_path / "packed.gz", gzip.compress(b"a\n"))
+    write(tmp_path / "cut.gz", gzip.compress(b"a line\n")[:-6])
+    write(tmp_path / "blank", gzip.compress(b""))
     write(tmp_path / "empty", b"")
     write(tmp_path / "mark", b"\xef\xbb\xbf")
     for name, message in {
         "missing": "does not exist",
         ".": "is a folder",
         "pipe": "is not a regular file",
-        "packed.gz": r"gunzip -k .*packed\.gz",
+        "cut.gz": "is damaged or cut short",
+        "blank": "is empty",
         "empty": "is empty",
         "mark": "is empty",
     }.items():
@@ -173,3 +175,43 @@ def test_a_line_without_a_tab_is_refused(tmp_path):
     path = write(tmp_path / "a.tsv", b"eins\tone\nzwei two\n")
     with pytest.raises(UserError, match=r"a\.tsv, line 2 has no tab"):
         ParallelCorpus.open(PairFiles(file=path))
+
+
+@pytest.mark.parametrize("name", ["text.gz", "text"])
+@pytest.mark.parametrize("block", [5, 1 << 22])
+def test_a_compressed_file_is_read_like_a_plain_one(tmp_path, monkeypatch, name, block):
+    monkeypatch.setattr(corpus_module, "_BLOCK_BYTES", block)
+    data = b"\xef\xbb\xbf" + "süß\r\nein Haus\n\nEnde".encode()
+    plain = LineFile(write(tmp_path / "plain", data))
+    packed = LineFile(write(tmp_path / name, gzip.compress(data)))
+    assert list(packed) == list(plain) == [packed[index] for index in range(len(packed))]
+    assert packed[1] == "ein Haus"
+    assert (packed.size_in_bytes, packed.checksum) == (plain.size_in_bytes, plain.checksum)
+
+
+def test_a_compressed_file_names_the_line_that_is_not_utf8(tmp_path):
+    with pytest.raises(UserError, match=r"a\.gz, line 2: byte 0xfc is not UTF-8"):
+        LineFile(write(tmp_path / "a.gz", gzip.compress("ab\nü\n".encode("latin1"))))
+
+
+def test_columns_that_are_named_are_read(tmp_path):
+    path = write(tmp_path / "a.tsv", b"gehen\tging\tV;PST\n \t\nsein\twar\tV;PST\n")
+    corpus = ParallelCorpus.open(PairFiles(file=path, source_column=3, target_column=1))
+    assert list(corpus) == [("V;PST", "gehen"), ("", ""), ("V;PST", "sein")]
+    assert corpus[0] == ("V;PST", "gehen")
+    assert corpus.extra_columns == 0
+    assert list(corpus.target_lines()) == ["gehen", "", "sein"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"target_column": 4}, r"line 1 has 3 columns .*\('a\\tb\\tc'\), but target_column is 4"),
+        ({"source_column": 3, "target_column": 1}, r"line 2 has 1 column .*source_column is 3"),
+        ({"source_column": 1}, r"line 2 has 1 column .*\('d'\), but target_column is 2"),
+    ],
+)
+def test_a_missing_column_is_named_with_its_line(tmp_path, columns, message):
+    path = write(tmp_path / "a.tsv", b"a\tb\tc\nd\n")
+    with pytest.raises(UserError, match=r"a\.tsv, " + message):
+        ParallelCorpus.open(PairFiles(file=path, **columns))

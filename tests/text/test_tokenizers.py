@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from luong.config import TokensConfig
+from luong.config import PairTokensConfig
 from luong.errors import UserError
 from luong.text.tokenizers import (
     load_tokenizer,
@@ -11,13 +11,13 @@ from luong.text.tokenizers import (
     train_tokenizers,
 )
 
-KINDS = pytest.mark.parametrize("kind", ["word", "character", "subword"])
+KINDS = pytest.mark.parametrize("kind", ["word", "character", "subword", "symbol", "decomposed"])
 SOURCE = ["ein Haus, zwei Häuser"] * 5
 TARGET = ["a house, two houses"] * 5
 
 
 def train(kind, shared):
-    tokens = TokensConfig(kind=kind, shared=shared, vocabulary_size=60)
+    tokens = PairTokensConfig(kind=kind, shared=shared, vocabulary_size=60)
     return train_tokenizers(tokens, lambda: SOURCE, lambda: TARGET)
 
 
@@ -60,7 +60,7 @@ def test_files_of_another_kind_are_removed(tmp_path):
 
 @KINDS
 def test_a_blank_corpus_is_refused(kind):
-    tokens = TokensConfig(kind=kind, shared=False)
+    tokens = PairTokensConfig(kind=kind, shared=False)
     with pytest.raises(UserError, match="target side of the corpus has only blank lines"):
         train_tokenizers(tokens, lambda: SOURCE, lambda: ["", " \t"])
 
@@ -101,3 +101,16 @@ def test_a_cut_model_is_refused(tmp_path):
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(UserError, match=r"x\.model is not a tokenizer"):
         load_tokenizer(tmp_path, "x")
+
+
+def test_each_side_has_tokens_of_its_own_kind(tmp_path):
+    tokens = PairTokensConfig(
+        kind="word", shared=False, source={"kind": "character"}, target={"minimum_count": 6}
+    )
+    source, target = train_tokenizers(tokens, lambda: SOURCE, lambda: [*TARGET, "a barn"])
+    assert (source.kind, target.kind) == ("character", "word")
+    assert target.ids("a barn") == [4, 1]
+    save_tokenizers(tmp_path, source, target)
+    loaded = load_tokenizers(tmp_path)
+    assert [tokenizer.kind for tokenizer in loaded] == ["character", "word"]
+    assert loaded[0].ids("Haus") == source.ids("Haus")

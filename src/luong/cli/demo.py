@@ -45,7 +45,7 @@ def run_demo(output: Path) -> None:
 
     import luong
     from luong.cli.evaluate import evaluate_files
-    from luong.config import parse_config
+    from luong.config import PairFiles, parse_config
     from luong.presets import preset_text
     from luong.text.corpus import LineFile
     from luong.training import train
@@ -65,7 +65,8 @@ def run_demo(output: Path) -> None:
             again = f"luong demo --output {shlex.quote(str(output))}"
             typer.echo(f"\nInterrupted and saved. Go on with:\n  {again}")
             raise typer.Exit(130)
-        scores, _ = evaluate_files(str(output), str(data / "test.de"), str(data / "test.en"))
+        files = PairFiles(source=data / "test.de", target=data / "test.en")
+        scores, _ = evaluate_files(str(output), files)
         test = [LineFile(data / "test.de"), LineFile(data / "test.en")]
         pairs = [(test[0][line], test[1][line]) for line in range(0, 500, 63)]
     translator = luong.load(output)

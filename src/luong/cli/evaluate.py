@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,6 +22,9 @@ from luong.cli.options import (
     Workers,
 )
 
+if TYPE_CHECKING:
+    from luong.config import PairFiles
+
 
 def evaluate(
     models: Models,
@@ -31,7 +34,10 @@ def evaluate(
     ] = None,
     file: Annotated[
         str | None,
-        typer.Option(help="Labelled documents for a classifier.", metavar="FILE|FOLDER"),
+        typer.Option(
+            help="Tab-separated pairs; or labelled documents for a classifier.",
+            metavar="FILE|FOLDER",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     beam_size: BeamSize = 5,
@@ -49,16 +55,18 @@ def evaluate(
     workers: Workers = 1,
     device: Device = "cpu",
 ) -> None:
-    """Score a translator on two files, or a classifier on one file of labelled documents.
+    """Score a translator on two files or one of pairs, or a classifier on labelled documents.
 
-    A translator: BLEU, chrF, TER and exact match, with sacreBLEU's signatures. A classifier:
-    accuracy, macro F1 and the confusion matrix.
+    A translator: BLEU, chrF, TER and exact match, with sacreBLEU's signatures, and of one that
+    writes characters or symbols word and symbol error rate; --file is read by the columns that
+    its training data were read by. A classifier: accuracy, macro F1 and the confusion matrix.
     """
     from luong.files import write_whole
+    from luong.folder import read_settings
 
-    if file is not None:
-        if source is not None or reference is not None:
-            raise typer.BadParameter("--file is for a classifier, and stands alone")
+    if (source is None) != (reference is None) or (file is None) == (source is None):
+        raise typer.BadParameter("give --source and --reference, or --file alone")
+    if file is not None and read_settings(Path(models[0]))["run"].get("task") == "classify":
         if len(models) > 1:
             raise typer.BadParameter("--file scores one classifier; ensembles are of translators")
         found, labels = evaluate_documents(models[0], file, device=device)
@@ -66,8 +74,6 @@ def evaluate(
         if output:
             write_whole(Path(output), "".join(label + "\n" for label in labels).encode())
         return
-    if source is None or reference is None:
-        raise typer.BadParameter("give --source and --reference, or --file for a classifier")
     search: dict[str, Any] = {
         "beam_size": beam_size,
         "batch_size": batch_size,
@@ -76,7 +82,8 @@ def evaluate(
         "block_ngrams": block_ngrams,
     }
     where: dict[str, Any] = {"device": device, "int8": int8, "workers": workers}
-    scores, texts = evaluate_files(models, source, reference, rouge=rouge, **where, **search)
+    files = _pair_files(models[0], source, reference, file)
+    scores, texts = evaluate_files(models, files, rouge=rouge, **where, **search)
     _print_scores(scores, as_json)
     if output:
         write_whole(Path(output), "".join(text + "\n" for text in texts).encode())
@@ -86,16 +93,19 @@ def _print_scores(scores: dict[str, Any], as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(scores))
         return
-    typer.echo(f"BLEU         {scores['bleu']:.2f}")
-    typer.echo(f"chrF         {scores['chrf']:.2f}")
-    typer.echo(f"TER          {scores['ter']:.2f}")
-    typer.echo(f"exact match  {scores['exact_match']:.2%}")
+    typer.echo(f"BLEU           {scores['bleu']:.2f}")
+    typer.echo(f"chrF           {scores['chrf']:.2f}")
+    typer.echo(f"TER            {scores['ter']:.2f}")
+    typer.echo(f"exact match    {scores['exact_match']:.2%}")
     for name, head in (("rouge1", "ROUGE-1"), ("rouge2", "ROUGE-2"), ("rouge_l", "ROUGE-L")):
         if name in scores:
-            typer.echo(f"{head}      {scores[name]:.2f}")
-    typer.echo(f"speed        {scores['sentences_per_second']:.1f} sentences/s")
+            typer.echo(f"{head}        {scores[name]:.2f}")
+    if "word_error_rate" in scores:
+        typer.echo(f"word errors    {scores['word_error_rate']:.2f} % of the lines")
+        typer.echo(f"symbol errors  {scores['symbol_error_rate']:.2f} %")
+    typer.echo(f"speed          {scores['sentences_per_second']:.1f} sentences/s")
     for signature in scores["signatures"].values():
-        typer.echo(f"signature    {signature}")
+        typer.echo(f"signature      {signature}")
 
 
 def _print_classification(scores: dict[str, Any], as_json: bool) -> None:
@@ -116,6 +126,20 @@ def _print_classification(scores: dict[str, Any], as_json: bool) -> None:
     width = max(4, *(len(str(number)) for row in scores["confusion"] for number in row)) + 1
     for name, row in zip(scores["labels"], scores["confusion"], strict=True):
         typer.echo("".join(f"{number:>{width}}" for number in row) + f"  {name}")
+
+
+def _pair_files(
+    model: str, source: str | None, reference: str | None, file: str | None
+) -> PairFiles:
+    """Two parallel files; or one of pairs, with the columns of the model's training data."""
+    from luong.config import PairFiles
+    from luong.folder import read_settings
+
+    if source is not None and reference is not None:
+        return PairFiles(source=Path(source), target=Path(reference))
+    train = read_settings(Path(model))["run"]["data"]["train"]
+    columns = {key: train[key] for key in train if key.endswith("_column")}
+    return PairFiles(file=file, **columns)
 
 
 def evaluate_documents(
@@ -167,8 +191,7 @@ def evaluate_documents(
 
 def evaluate_files(
     models: str | Sequence[str],
-    source: str,
-    reference: str,
+    files: PairFiles,
     *,
     device: str = "cpu",
     int8: bool = False,
@@ -180,8 +203,7 @@ def evaluate_files(
 
     Args:
         models: The model folder, or those of an ensemble.
-        source: The file to translate.
-        reference: The file it should become, of as many lines.
+        files: What to translate and what it should become.
         device: Where to compute.
         int8: Put the weights in int8.
         workers: How many processes translate.
@@ -189,32 +211,36 @@ def evaluate_files(
         search: Options of `Translator.translate_lines`.
 
     Returns:
-        bleu, chrf, ter (percent), exact_match (0 to 1), sentences_per_second and signatures, with
-        ROUGE rouge1, rouge2 and rouge_l (0 to 100); and the translations.
+        bleu, chrf, ter (percent), exact_match (0 to 1), sentences_per_second and signatures,
+        of a model that writes characters or symbols also word_error_rate and symbol_error_rate
+        (percent), with ROUGE rouge1, rouge2 and rouge_l (0 to 100); and the translations.
 
     Raises:
         UserError: A folder or file cannot be read, or the files are of unequal length.
     """
-    from luong.config import PairFiles
     from luong.evaluation.metrics import corpus_scores
     from luong.evaluation.rouge import check_rouge, rouge_scores
+    from luong.evaluation.transduction import is_transducer, transduction_scores
     from luong.folder import read_settings
     from luong.search.workers import open_translator
     from luong.text.corpus import ParallelCorpus
 
     if rouge:
         check_rouge()
-    corpus = ParallelCorpus.open(PairFiles(source=Path(source), target=Path(reference)))
+    corpus = ParallelCorpus.open(files)
     with open_translator(models, workers=workers, device=device, int8=int8) as translator:
         start = time.perf_counter()
         results = translator.translate_lines(corpus.source_lines(), **search)
         texts = [result.text for result in results]
         seconds = time.perf_counter() - start
+        tokenizer = translator.folder.target_tokenizer
     first = models if isinstance(models, str) else models[0]
     language = read_settings(Path(first))["run"]["data"].get("target_language")
-    found = corpus_scores(texts, list(corpus.target_lines()), target_language=language)
-    scores = found._asdict()
+    references = list(corpus.target_lines())
+    scores = corpus_scores(texts, references, target_language=language)._asdict()
     if rouge:
-        scores |= rouge_scores(texts, list(corpus.target_lines()))._asdict()
+        scores |= rouge_scores(texts, references)._asdict()
+    if is_transducer(tokenizer):
+        scores |= transduction_scores(texts, references, tokenizer)._asdict()
     scores["sentences_per_second"] = len(texts) / seconds
     return scores, texts

@@ -40,6 +40,8 @@ def train(
 
 def _best(scores: dict[str, Any]) -> str:
     step = scores.get("step", 0)
+    if "symbol_error_rate" in scores:
+        return f"{scores['exact_match']:.1%} exactly right at update {step}"
     if "accuracy" in scores:
         return f"accuracy {scores['accuracy']:.1%} at update {step}"
     return f"BLEU {scores.get('bleu', 0.0):.1f} at update {step}"

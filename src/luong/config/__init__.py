@@ -10,7 +10,7 @@ from luong.config.classification import (
 from luong.config.load import AnyConfig, load_config, parse_config
 from luong.config.model import AttentionConfig, EncoderName, ModelConfig
 from luong.config.run import BaseRunConfig
-from luong.config.tokens import TokensConfig
+from luong.config.tokens import PairTokensConfig, SideTokensConfig, TokensConfig
 from luong.config.training import TrainingSettings
 from luong.config.translation import DataConfig, PairFiles, RunConfig, TrainingConfig
 
@@ -27,7 +27,9 @@ __all__ = [
     "HierarchyConfig",
     "ModelConfig",
     "PairFiles",
+    "PairTokensConfig",
     "RunConfig",
+    "SideTokensConfig",
     "TokensConfig",
     "TrainingConfig",
     "TrainingSettings",

@@ -83,6 +83,9 @@ class ModelConfig(Section):
     """The output layer shares the target embeddings; `all`: so does the source side."""
     copies: bool = Field(False, validation_alias=AliasChoices("copy", "copies"))
     """Source words may be copied (See 2017, pointer-generator); `copy` in the settings."""
+    features: Literal["tokens", "attention"] = "tokens"
+    """Features of a source line, where there are some: tokens after those of the text, or a source
+    of their own that the decoder attends to beside the text."""
     attention: AttentionConfig = AttentionConfig()
 
     @property
@@ -94,6 +97,15 @@ class ModelConfig(Section):
     def dropout_of_layers(self) -> float:
         """Dropout between layers: `layer_dropout`, or `dropout` where that is not set."""
         return self.dropout if self.layer_dropout is None else self.layer_dropout
+
+    @model_validator(mode="after")
+    def _coverage_has_one_source(self) -> ModelConfig:
+        if self.features == "attention" and self.attention.coverage:
+            raise ValueError(
+                'features = "attention" makes two sources, and coverage is of one: set features = '
+                '"tokens", or attention.coverage = false'
+            )
+        return self
 
     @model_validator(mode="after")
     def _copying_fits(self) -> ModelConfig:

@@ -8,15 +8,30 @@ from luong.evaluation.alignment import (
     alignment_scores,
     read_gold,
 )
-from luong.evaluation.metrics import Scores, ValidationScores, corpus_scores, validation_scores
+from luong.evaluation.metrics import (
+    Scores,
+    ValidationScores,
+    corpus_scores,
+    exact_match,
+    validation_scores,
+)
+from luong.evaluation.transduction import (
+    TransductionScores,
+    edit_distances,
+    transduction_scores,
+)
 
 __all__ = [
     "AlignmentScores",
     "GoldAlignment",
     "Scores",
+    "TransductionScores",
     "ValidationScores",
     "alignment_scores",
     "corpus_scores",
+    "edit_distances",
+    "exact_match",
     "read_gold",
+    "transduction_scores",
     "validation_scores",
 ]

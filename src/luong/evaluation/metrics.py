@@ -35,8 +35,7 @@ class Scores(NamedTuple):
         chrf: Character n-gram F-score, 0 to 100, higher is better (Popović, 2015).
         ter: Translation edit rate in percent of the reference words, lower is better; it can
             exceed 100 (Snover et al., 2006).
-        exact_match: Share of lines equal to their reference but for white space at the ends,
-            0 to 1.
+        exact_match: Share of lines equal to their reference but for the line break, 0 to 1.
         signatures: The settings of each score as sacreBLEU writes them, under the keys
             ``"bleu"``, ``"chrf"`` and ``"ter"``. Only scores with equal signatures may be
             compared (Post, 2018).
@@ -94,7 +93,7 @@ def corpus_scores(
         >>> round(scores.bleu), round(scores.chrf), round(scores.ter), scores.exact_match
         (100, 100, 0, 1.0)
     """
-    _check_counts(hypotheses, references)
+    check_counts(hypotheses, references)
     language = _primary_language(target_language)
     by_character = language in ("zh", "ja")
     metrics = {
@@ -104,15 +103,8 @@ def corpus_scores(
         "ter": TER(normalized=by_character, asian_support=by_character),
     }
     scores = {name: _score(metric, hypotheses, references) for name, metric in metrics.items()}
-    equal = sum(
-        hypothesis.strip() == reference.strip()
-        for hypothesis, reference in zip(hypotheses, references, strict=True)
-    )
-    return Scores(
-        **scores,
-        exact_match=equal / max(1, len(hypotheses)),
-        signatures=_signatures(metrics),
-    )
+    right = exact_match(hypotheses, references)
+    return Scores(**scores, exact_match=right, signatures=_signatures(metrics))
 
 
 def validation_scores(
@@ -138,7 +130,7 @@ def validation_scores(
         >>> validation_scores(["ja"], ["nein"]).bleu
         0.0
     """
-    _check_counts(hypotheses, references)
+    check_counts(hypotheses, references)
     # force silences the advice on lines that end in a space and a full stop, which would come
     # anew with every validation; it changes no score.
     metrics = {
@@ -149,7 +141,34 @@ def validation_scores(
     return ValidationScores(**scores, signatures=_signatures(metrics))
 
 
-def _check_counts(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    r"""The share of lines, 0 to 1, that are equal but for the line break at the end.
+
+    Args:
+        hypotheses: The output, one string per line.
+        references: What it should be, as many.
+
+    Raises:
+        UserError: The two sides have different numbers of lines.
+
+    Example:
+        >>> exact_match(["a", "b "], ["a\n", "b"])
+        0.5
+    """
+    check_counts(hypotheses, references)
+    equal = sum(
+        hypothesis.rstrip("\r\n") == reference.rstrip("\r\n")
+        for hypothesis, reference in zip(hypotheses, references, strict=True)
+    )
+    return equal / max(1, len(hypotheses))
+
+
+def check_counts(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    """Refuse sides that cannot be compared line by line.
+
+    Raises:
+        UserError: They have different numbers of lines.
+    """
     if len(hypotheses) != len(references):
         raise UserError(
             f"There are {len(hypotheses)} hypotheses and {len(references)} references: line n of "

@@ -17,7 +17,7 @@ It knows no words: it takes embedded tokens and gives attentional states.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,7 @@ from luong.kernels.reference import at_least_float32
 from luong.models.cells import CELLS, Cell, Step
 from luong.models.dropout import dropout, keep_mask
 from luong.models.encoders import Encoded
+from luong.models.features import with_features
 from luong.models.quantized_matrix import QuantizedMatrix, linear
 from luong.models.shared_weight import SharedWeight, shared
 
@@ -143,7 +144,7 @@ class Decoder(nn.Module):
         super().__init__()
         size = config.hidden_size
         options = config.attention
-        self.attention = Attention(
+        attention = Attention(
             size,
             size,
             score=options.score,
@@ -154,6 +155,7 @@ class Decoder(nn.Module):
             dropout=options.dropout,
             coverage=options.coverage,
         )
+        self.attention = with_features(attention, config)
         self.covers = options.coverage
         self.attends_first = options.placement == "bahdanau"
         self.feeds = options.input_feeding
@@ -173,9 +175,14 @@ class Decoder(nn.Module):
         self.layer_dropout = config.dropout_of_layers
         self.state_dropout = config.state_dropout
 
-    def start(self, encoded: Encoded, lengths: Tensor) -> tuple[Memory, DecoderState]:
-        """Prepare the source for attention, and the state before the first step."""
-        memory = self.attention.prepare(encoded.states, lengths=lengths)
+    def start(
+        self, encoded: Encoded, lengths: Tensor, **features: Any
+    ) -> tuple[Memory, DecoderState]:
+        """Prepare the source for attention, and the state before the first step.
+
+        What `FeaturedAttention.prepare` takes beside the states comes as `features`.
+        """
+        memory = self.attention.prepare(encoded.states, lengths=lengths, **features)
         state = self.bridge(encoded.final)
         if self.covers:
             state = state._replace(coverage=state.coverage.new_zeros(memory.mask.shape))

@@ -14,6 +14,7 @@ from luong.models.copying import CopyMemory, mixed
 from luong.models.decoder import Decoded, Decoder, DecoderState
 from luong.models.dropout import dropout
 from luong.models.encoders import make_encoder
+from luong.models.features import FeatureStates, parted
 from luong.models.output import OutputLayer
 from luong.text.vocabulary import UNKNOWN
 
@@ -42,9 +43,11 @@ class Seq2Seq(nn.Module):
         config: The architecture.
         source_vocabulary_size: Source tokens, special ones included.
         target_vocabulary_size: Target tokens, special ones included.
+        first_feature: Source tokens from this id on are features; None: there are none.
 
     Raises:
-        ValueError: All embeddings are to be shared, but the vocabularies differ in size.
+        ValueError: All embeddings are to be shared, but the vocabularies differ in size; or
+            features are to be attended to, but there are none.
 
     Example:
         >>> model = Seq2Seq(ModelConfig(embedding_size=8, hidden_size=8), 20, 20)
@@ -55,7 +58,11 @@ class Seq2Seq(nn.Module):
     """
 
     def __init__(
-        self, config: ModelConfig, source_vocabulary_size: int, target_vocabulary_size: int
+        self,
+        config: ModelConfig,
+        source_vocabulary_size: int,
+        target_vocabulary_size: int,
+        first_feature: int | None = None,
     ) -> None:
         super().__init__()
         size = config.embedding_size
@@ -78,6 +85,12 @@ class Seq2Seq(nn.Module):
         self.copies = config.copies
         """Whether source words can be copied: `encode` then wants to know what they are."""
         self.covers = config.attention.coverage
+        self.first_feature = first_feature
+        self.feature_states: FeatureStates | None = None
+        if config.features == "attention":
+            if first_feature is None:
+                raise ValueError("features='attention' needs a source with features.")
+            self.feature_states = FeatureStates(size, config.hidden_size)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -178,8 +191,16 @@ class Seq2Seq(nn.Module):
         return state, StepOutput(logs, weights, copied)
 
     def _start(self, source: Tensor, lengths: Tensor) -> tuple[Memory, DecoderState]:
-        embedded = self._embedded(self.source_embedding, source)
-        return self.decoder.start(self.encoder(embedded, lengths), lengths)
+        if self.feature_states is None or self.first_feature is None:
+            embedded = self._embedded(self.source_embedding, source)
+            return self.decoder.start(self.encoder(embedded, lengths), lengths)
+        parts = parted(source, lengths, self.first_feature)
+        text, features = (
+            self._embedded(self.source_embedding, part) for part in (parts.text, parts.features)
+        )
+        encoded = self.encoder(text, parts.text_lengths)
+        states = self.feature_states(features)
+        return self.decoder.start(encoded, parts.text_lengths, features=states, parts=parts)
 
     def _embedded(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
         return dropout(embedding(tokens), self.input_dropout, self.training)

@@ -53,7 +53,7 @@ def read_copies(
     reader = cast(PieceTokenizer, folder.source_tokenizer)
     writer = cast(PieceTokenizer, folder.target_tokenizer)
     return [
-        copies_of(reader.pieces(line)[:length], writer)
+        copies_of(reader.pieces(line), writer, length)
         for line, length in zip(lines, lengths, strict=True)
     ]
 

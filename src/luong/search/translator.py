@@ -21,6 +21,7 @@ from luong.search.settings import SearchOptions, SearchSettings
 from luong.search.trained import TrainedModel, evaluating
 from luong.search.translation import Translation, blank_translation
 from luong.text.copying import Copies
+from luong.text.featured import first_feature
 from luong.text.vocabulary import END, PAD, SPECIAL_TOKENS, UNKNOWN
 
 _LINE_BREAK = re.compile("[\r\n]")
@@ -266,7 +267,10 @@ class Translator:
         columns = len(source.ids) + 1
         rows = aligned_rows(hypothesis.attention[:, :columns], self.folder.alignment_row)
         attention = rows.to("cpu", torch.float32, copy=True)
-        replaced = _copies(hypothesis.ids, attention, source) if settings.replace_unknown else {}
+        replaced = {}
+        if settings.replace_unknown:
+            limit = first_feature(self.folder.source_tokenizer)
+            replaced = _copies(hypothesis.ids, attention, source, limit)
         more: dict[str, Any] = {"extra": extra} if extra else {}
         target = self.folder.target_tokenizer
         text, spans = target.decode_spans(hypothesis.ids, replaced, **more)
@@ -290,11 +294,15 @@ class Translator:
         )
 
 
-def _copies(ids: list[int], attention: Tensor, source: Source) -> dict[int, str]:
-    """The raw source token for each unknown target token, by its position."""
+def _copies(ids: list[int], attention: Tensor, source: Source, limit: int | None) -> dict[int, str]:
+    """The raw source token for each unknown target token, by its position; ids below the limit."""
     unknown = [place for place, token in enumerate(ids) if token == UNKNOWN]
     raw = [source.line[start:end].strip(" ") for start, end in source.spans]
-    candidates = [place for place, word in enumerate(raw) if word]
+    candidates = [
+        place
+        for place, (word, id) in enumerate(zip(raw, source.ids, strict=True))
+        if word and (limit is None or id < limit)
+    ]
     if not unknown or not candidates:
         return {}
     weights = attention[unknown][:, candidates]

@@ -25,17 +25,29 @@ class CharacterTokenizer:
     """
 
     kind = "character"
+    separator = ""
+    """Stands between two tokens in text."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
 
     @classmethod
     def train(cls, lines: Iterable[str], size: int, minimum_count: int = 1) -> CharacterTokenizer:
-        """Count the code points of lines, keep the most frequent, `size` with the special ones."""
+        """Count the tokens of lines and keep the most frequent, `size` with the special ones."""
         counts: Counter[str] = Counter()
         for line in lines:
-            counts.update(line)
+            counts.update(cls.split(line))
         return cls(Vocabulary.build(counts, size, minimum_count))
+
+    @staticmethod
+    def split(line: str) -> Sequence[str]:
+        """The tokens of a line."""
+        return line
+
+    @staticmethod
+    def spans(line: str) -> list[Span]:
+        """Where each token stands in a line."""
+        return [(start, start + 1) for start in range(len(line))]
 
     @property
     def size(self) -> int:
@@ -44,15 +56,15 @@ class CharacterTokenizer:
 
     def encode(self, line: str) -> Encoding:
         """See `Tokenizer.encode`."""
-        return Encoding(self.ids(line), [(start, start + 1) for start in range(len(line))])
+        return Encoding(self.ids(line), self.spans(line))
 
     def ids(self, line: str) -> list[int]:
         """See `Tokenizer.ids`."""
-        return [self.vocabulary.id(character) for character in line]
+        return [self.vocabulary.id(token) for token in self.split(line)]
 
     def pieces(self, line: str) -> list[str]:
         """See `PieceTokenizer.pieces`."""
-        return list(line)
+        return list(self.split(line))
 
     def id(self, piece: str) -> int:
         """See `PieceTokenizer.id`."""
@@ -77,11 +89,14 @@ class CharacterTokenizer:
         spans: list[Span] = []
         for position, id in enumerate(ids):
             if id in CONTROL_IDS:
-                token = ""
-            elif id == UNKNOWN:
+                spans.append((len(text), len(text)))
+                continue
+            if id == UNKNOWN:
                 token = (replacements or {}).get(position, SPECIAL_TOKENS[UNKNOWN])
             else:
                 token = self.vocabulary.token(id, extra)
+            if text:
+                text += self.separator
             spans.append((len(text), len(text) + len(token)))
             text += token
         return text, spans

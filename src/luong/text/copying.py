@@ -14,7 +14,7 @@ from luong.text.encoding import PieceTokenizer
 from luong.text.vocabulary import UNKNOWN
 
 NOT_COPIED = -1
-"""Stands where there is nothing to copy: at the end symbol, and on padding."""
+"""Stands where there is nothing to copy: at features, at the end symbol, and on padding."""
 
 
 class Copies(NamedTuple):
@@ -47,22 +47,24 @@ class Copies(NamedTuple):
         ]
 
 
-def copies_of(pieces: Sequence[str], tokenizer: PieceTokenizer) -> Copies:
+def copies_of(pieces: Sequence[str], tokenizer: PieceTokenizer, length: int) -> Copies:
     """Number the tokens of a source with the ids of the target side.
 
     Args:
         pieces: Of the source, by its own tokenizer.
         tokenizer: Of the target side.
+        length: Tokens of the source; pieces beyond are left out, and tokens beyond the pieces are
+            features, which are not copied.
 
     Example:
-        >>> copies_of(["the", "gnome", "and", "gnome"], tokenizer_that_knows_the_and_and)
+        >>> copies_of(["the", "gnome", "and", "gnome"], tokenizer_that_knows_the_and_and, 4)
         Copies(ids=[4, 6, 5, 6], extra=['gnome'])
     """
     new: dict[str, int] = {}
     ids = []
-    for piece in pieces:
+    for piece in pieces[:length]:
         id = tokenizer.id(piece)
         if id == UNKNOWN:
             id = new.setdefault(piece, tokenizer.size + len(new))
         ids.append(id)
-    return Copies(ids, list(new))
+    return Copies(ids + [NOT_COPIED] * (length - len(ids)), list(new))

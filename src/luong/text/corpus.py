@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import codecs
+import gzip
+import tempfile
 import threading
 import weakref
 import zlib
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +25,9 @@ _BLOCK_BYTES = 1 << 22
 class LineFile:
     r"""A UTF-8 text file with random access to its lines; it holds 8 bytes for each line.
 
+    A file compressed by gzip, whatever its name, is unpacked into a temporary one that goes away
+    with the object.
+
     Lines end at "\n" alone; one "\r" before it is taken off, as is a byte order mark at the
     start of the file. The whole file is checked when it is opened. Several threads may read.
 
@@ -28,7 +35,7 @@ class LineFile:
         path: The file.
 
     Raises:
-        UserError: The file is missing, a folder, compressed, empty, or not UTF-8.
+        UserError: The file is missing, a folder, empty, damaged, or not UTF-8.
 
     Example:
         >>> lines = LineFile(Path("train.de"))
@@ -38,10 +45,16 @@ class LineFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.size_in_bytes, self.checksum, self._offsets = _index(path)
         self._lock = threading.Lock()
-        self._file = path.open("rb", buffering=0)
+        self._compressed = _is_compressed(path)
+        self._file: IO[bytes] = (
+            tempfile.TemporaryFile()  # noqa: SIM115  closed with the object
+            if self._compressed
+            else path.open("rb", buffering=0)
+        )
         weakref.finalize(self, self._file.close)
+        unpacked = self._file if self._compressed else None
+        self.size_in_bytes, self.checksum, self._offsets = _index(path, unpacked)
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -63,7 +76,7 @@ class LineFile:
 
     def __iter__(self) -> Iterator[str]:
         """All lines in order."""
-        with self.path.open("rb") as file:
+        with _opened(self.path, self._compressed) as file:
             file.seek(int(self._offsets[0]))
             for index in range(len(self)):
                 yield self._text(file.readline(), index)
@@ -80,19 +93,37 @@ class LineFile:
             ) from None
 
 
-def _index(path: Path) -> tuple[int, int, npt.NDArray[np.uint64]]:
-    """The bytes of a file, their CRC-32, and where each line starts and the last one ends."""
+def _is_compressed(path: Path) -> bool:
+    """Whether a file is of gzip; what is not a file is refused."""
+    try:
+        _refuse_unfit(path)
+        with path.open("rb") as file:
+            return file.read(2) == b"\x1f\x8b"
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _opened(path: Path, compressed: bool) -> gzip.GzipFile | BufferedReader:
+    return gzip.open(path, "rb") if compressed else path.open("rb")
+
+
+def _index(path: Path, unpacked: IO[bytes] | None) -> tuple[int, int, npt.NDArray[np.uint64]]:
+    """The bytes of a file, their CRC-32, and where each line starts and the last one ends.
+
+    A file that is to be unpacked is written into `unpacked` on the way.
+    """
     decoder = codecs.getincrementaldecoder("utf-8")()
     starts: list[npt.NDArray[np.uint64]] = []
     size = first = lines = checksum = 0
     try:
-        _refuse_unfit(path)
-        with path.open("rb") as file:
+        with _opened(path, unpacked is not None) as file:
             while block := file.read(_BLOCK_BYTES):
                 if size == 0 and block.startswith(codecs.BOM_UTF8):
                     first = len(codecs.BOM_UTF8)
                 decoder.decode(block)
                 checksum = zlib.crc32(block, checksum)
+                if unpacked is not None:
+                    unpacked.write(block)
                 ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
                 starts.append((ends + size + 1).astype(np.uint64))
                 size += len(block)
@@ -101,6 +132,8 @@ def _index(path: Path) -> tuple[int, int, npt.NDArray[np.uint64]]:
     except UnicodeDecodeError as error:
         line = lines + error.object[: error.start].count(b"\n") + 1
         raise _not_utf8(path, line, error) from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise UserError(f"{path} is damaged or cut short ({error}). Copy it again.") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
     if size == first:
@@ -119,9 +152,6 @@ def _refuse_unfit(path: Path) -> None:
         raise UserError(f"{path} is a folder. Name a text file in it.")
     if not path.is_file():
         raise UserError(f"{path} is not a regular file. Save the text to a file and name that.")
-    with path.open("rb") as file:
-        if file.read(2) == b"\x1f\x8b":
-            raise UserError(f"{path} is compressed. Unpack it first: gunzip -k {path}")
 
 
 def _not_utf8(path: Path, line: int, error: UnicodeDecodeError) -> UserError:
@@ -136,13 +166,15 @@ def _not_utf8(path: Path, line: int, error: UnicodeDecodeError) -> UserError:
 class ParallelCorpus:
     """Sentence pairs, from two parallel files or from one file of tab-separated pairs.
 
-    Make it with `open`. In tab-separated files quotes are text, and columns after the second
-    are not read; `extra_columns` counts the lines that have them.
+    Make it with `open`. In tab-separated files quotes are text, and two columns are read: the
+    first two, and then `extra_columns` counts the lines that have more; or those that are named.
+    Features join the source line, after a tab.
 
     Args:
         first: The source lines, or all pairs.
         target: The target lines; None: the pairs are in `first`.
-        extra_columns: Lines with more than two columns.
+        columns: Of source, target and perhaps features in `first`, counted from 0.
+        extra_columns: Lines with more than two columns, where none were named.
 
     Example:
         >>> corpus = ParallelCorpus.open(PairFiles(source="train.de", target="train.en"))
@@ -150,9 +182,16 @@ class ParallelCorpus:
         ('Sie sprechen zu schnell.', "You're talking too fast.")
     """
 
-    def __init__(self, first: LineFile, target: LineFile | None, extra_columns: int = 0) -> None:
+    def __init__(
+        self,
+        first: LineFile,
+        target: LineFile | None,
+        columns: tuple[int, ...] = (0, 1),
+        extra_columns: int = 0,
+    ) -> None:
         self._first = first
         self._target = target
+        self._columns = columns
         self.extra_columns = extra_columns
 
     @classmethod
@@ -161,20 +200,21 @@ class ParallelCorpus:
 
         Raises:
             UserError: A file cannot be read (see `LineFile`), the two have different numbers of
-                lines, or a line of pairs has no tab.
+                lines, or a line of pairs lacks a column.
         """
         if files.file is not None:
             pairs = LineFile(files.file)
-            return cls(pairs, None, _check_columns(pairs))
+            columns = tuple(column - 1 for column in files.columns)
+            return cls(pairs, None, columns, _check_columns(pairs, files))
         if files.source is None or files.target is None:
             raise ValueError("PairFiles names two files, or one of pairs")
-        source, target = LineFile(files.source), LineFile(files.target)
-        if len(source) != len(target):
+        sources, targets = LineFile(files.source), LineFile(files.target)
+        if len(sources) != len(targets):
             raise UserError(
-                f"{source.path} has {len(source):,} lines and {target.path} has {len(target):,}: "
-                "line n of one must be the translation of line n of the other."
+                f"{sources.path} has {len(sources):,} lines and {targets.path} has "
+                f"{len(targets):,}: line n of one must be the translation of line n of the other."
             )
-        return cls(source, target)
+        return cls(sources, targets)
 
     @property
     def name(self) -> str:
@@ -206,13 +246,13 @@ class ParallelCorpus:
     def __getitem__(self, index: int) -> tuple[str, str]:
         """The source and the target of a line, from 0 on."""
         if self._target is None:
-            return _columns(self._first[index])
+            return self._pair(self._first[index])
         return self._first[index], self._target[index]
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """All pairs in order."""
         if self._target is None:
-            return map(_columns, self._first)
+            return map(self._pair, self._first)
         return zip(self._first, self._target, strict=True)
 
     def source_lines(self) -> Iterator[str]:
@@ -223,21 +263,39 @@ class ParallelCorpus:
         """All target lines in order."""
         return iter(self._target) if self._target else (target for _, target in self)
 
+    def _pair(self, line: str) -> tuple[str, str]:
+        columns = line.split("\t")
+        # Only a blank line has fewer.
+        if len(columns) <= max(self._columns):
+            return "", ""
+        source, target, *features = (columns[place] for place in self._columns)
+        return "\t".join([source, *features]), target
 
-def _columns(line: str) -> tuple[str, str]:
-    columns = line.split("\t", 2)
-    return (columns[0], columns[1]) if len(columns) > 1 else ("", "")
 
-
-def _check_columns(pairs: LineFile) -> int:
-    """The number of lines with more than two columns."""
+def _check_columns(pairs: LineFile, files: PairFiles) -> int:
+    """The number of lines with more than two columns, where none were named."""
     extra = 0
     for number, line in enumerate(pairs, start=1):
-        tabs = line.count("\t")
-        if not tabs and line.strip():
-            raise UserError(
-                f"{pairs.path}, line {number} has no tab. Expected source, tab, target; for two "
-                'parallel files write { source = "...", target = "..." }.'
-            )
-        extra += tabs > 1
-    return extra
+        columns = line.count("\t") + 1
+        if columns < max(files.columns) and line.strip():
+            place = f"{pairs.path}, line {number} has"
+            raise UserError(place + _what_is_missing(line, files))
+        extra += columns > 2
+    return 0 if files.names_columns else extra
+
+
+def _what_is_missing(line: str, files: PairFiles) -> str:
+    if not files.names_columns:
+        return (
+            " no tab. Expected source, tab, target; for two parallel files write "
+            '{ source = "...", target = "..." }.'
+        )
+    count = line.count("\t") + 1
+    names = ("source_column", "target_column", "features_column")
+    wanted = dict(zip(names, files.columns, strict=False))
+    name = max(wanted, key=wanted.__getitem__)
+    start = line if len(line) <= 40 else line[:40] + "..."
+    return (
+        f" {count} column{'s' * (count != 1)} parted by tabs ({start!r}), but {name} is "
+        f"{wanted[name]}."
+    )

@@ -152,21 +152,15 @@ class Dataset:
     def read(self, line: int) -> TokenPair:
         """The tokens of a line of the corpus."""
         source_line, target_line = self.corpus[line]
+        source = self.source_tokenizer.ids(source_line)[: self._source_end]
+        target = self.target_tokenizer.ids(target_line)
         if not self.copies:
-            source = self.source_tokenizer.ids(source_line)[: self._source_end]
-            target = self.target_tokenizer.ids(target_line)
             return TokenPair(source, target, target, [])
         reader = cast(PieceTokenizer, self.source_tokenizer)
         writer = cast(PieceTokenizer, self.target_tokenizer)
-        pieces = reader.pieces(source_line)[: self._source_end]
-        copies = copies_of(pieces, writer)
-        target_pieces = writer.pieces(target_line)
-        return TokenPair(
-            [reader.id(piece) for piece in pieces],
-            [writer.id(piece) for piece in target_pieces],
-            copies.targets(target_pieces, writer),
-            copies.ids,
-        )
+        copies = copies_of(reader.pieces(source_line), writer, len(source))
+        aimed = copies.targets(writer.pieces(target_line), writer)
+        return TokenPair(source, target, aimed, copies.ids)
 
     @property
     def nbytes(self) -> int:

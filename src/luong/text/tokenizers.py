@@ -6,22 +6,29 @@ import json
 from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
+from typing import cast
 
-from luong.config import TokensConfig
+from luong.config import PairTokensConfig, TokensConfig
 from luong.errors import UserError
 from luong.text.characters import CharacterTokenizer
+from luong.text.decomposed import DecomposedTokenizer
 from luong.text.encoding import Encoding, PieceTokenizer, Span, Tokenizer
+from luong.text.featured import TAB, FeaturedTokenizer, features_of
 from luong.text.labels import Labels
 from luong.text.subwords import SubwordTokenizer
+from luong.text.symbols import SymbolTokenizer
 from luong.text.vocabulary import Vocabulary
 from luong.text.words import WordTokenizer
 
 __all__ = [
     "CharacterTokenizer",
+    "DecomposedTokenizer",
     "Encoding",
+    "FeaturedTokenizer",
     "PieceTokenizer",
     "Span",
     "SubwordTokenizer",
+    "SymbolTokenizer",
     "Tokenizer",
     "WordTokenizer",
     "load_tokenizer",
@@ -32,6 +39,12 @@ __all__ = [
     "train_tokenizers",
 ]
 
+_BY_KIND: dict[str, type[WordTokenizer] | type[CharacterTokenizer]] = {
+    tokenizer.kind: tokenizer
+    for tokenizer in (WordTokenizer, CharacterTokenizer, DecomposedTokenizer, SymbolTokenizer)
+}
+"""Those that have nothing but a vocabulary."""
+
 Lines = Callable[[], Iterable[str]]
 """Starts a new pass over the lines of a text."""
 
@@ -40,14 +53,19 @@ SHARED, SOURCE, TARGET = "tokenizer", "source", "target"
 
 
 def train_tokenizers(
-    tokens: TokensConfig, source_lines: Lines, target_lines: Lines
+    tokens: PairTokensConfig,
+    source_lines: Lines,
+    target_lines: Lines,
+    feature_separator: str | None = None,
 ) -> tuple[Tokenizer, Tokenizer]:
     """Learn the tokenizers of both sides.
 
     Args:
-        tokens: The kind, the size, and whether both sides share one vocabulary.
+        tokens: The kind and size of each side, and whether both share one vocabulary.
         source_lines: Gives the source side of the corpus, anew with each call.
         target_lines: Gives the target side.
+        feature_separator: What parts the features that follow a tab in source lines; None where
+            there are none.
 
     Returns:
         The source's and the target's tokenizer; one object twice if they are shared.
@@ -61,11 +79,21 @@ def train_tokenizers(
         ... )
     """
     if tokens.shared:
-        shared = train_tokenizer(tokens, chain(source_lines(), target_lines()), "corpus")
+        lines = chain(source_lines(), target_lines())
+        shared = train_tokenizer(tokens.of("source"), lines, "corpus")
         return shared, shared
+    if feature_separator is not None:
+        words = (line.partition(TAB)[0] for line in source_lines())
+        source = train_tokenizer(tokens.of("source"), words, "source side of the corpus")
+        features = features_of(source_lines(), feature_separator)
+        # The settings of a run refuse features of subwords.
+        base = cast(WordTokenizer | CharacterTokenizer, source)
+        source = FeaturedTokenizer(base, features, feature_separator)
+    else:
+        source = train_tokenizer(tokens.of("source"), source_lines(), "source side of the corpus")
     return (
-        train_tokenizer(tokens, source_lines(), "source side of the corpus"),
-        train_tokenizer(tokens, target_lines(), "target side of the corpus"),
+        source,
+        train_tokenizer(tokens.of("target"), target_lines(), "target side of the corpus"),
     )
 
 
@@ -80,10 +108,9 @@ def train_tokenizer(tokens: TokensConfig, lines: Iterable[str], name: str) -> To
     if first is None:
         raise UserError(f"The {name} has only blank lines: there is no text to learn tokens from.")
     text = chain([first], written)
-    if tokens.kind == "word":
-        return WordTokenizer.train(text, tokens.vocabulary_size, tokens.minimum_count)
-    if tokens.kind == "character":
-        return CharacterTokenizer.train(text, tokens.vocabulary_size, tokens.minimum_count)
+    if tokens.kind in _BY_KIND:
+        kind = _BY_KIND[tokens.kind]
+        return kind.train(text, tokens.vocabulary_size, tokens.minimum_count)
     return SubwordTokenizer.train(text, tokens.vocabulary_size, tokens.algorithm)
 
 
@@ -140,11 +167,13 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
         if document.get("kind") == Labels.kind:
             return Labels.from_json(document.get("tokens"))
         vocabulary = Vocabulary.from_json(document.get("tokens"))
-        if document.get("kind") == WordTokenizer.kind:
-            return WordTokenizer(vocabulary)
-        if document.get("kind") == CharacterTokenizer.kind:
-            return CharacterTokenizer(vocabulary)
-        raise ValueError(f'its kind, {document.get("kind")!r}, is not "word" or "character"')
+        if document.get("kind") == FeaturedTokenizer.kind:
+            return FeaturedTokenizer(
+                _BY_KIND[document["base"]](vocabulary), document["features"], document["separator"]
+            )
+        if document.get("kind") in _BY_KIND:
+            return _BY_KIND[document["kind"]](vocabulary)
+        raise ValueError(f"its kind, {document.get('kind')!r}, is not one of {', '.join(_BY_KIND)}")
     except FileNotFoundError:
         raise UserError(
             f"{folder} has no tokenizer {name}.json or {name}.model: it is not a model folder, "
@@ -152,7 +181,7 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
         ) from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
-    except ValueError as error:
+    except (ValueError, KeyError) as error:
         raise UserError(
             f"{path} is not a tokenizer of luong: {error}. Copy the folder again, or train again."
         ) from None
@@ -162,7 +191,10 @@ def same_tokenizer(first: Tokenizer, second: Tokenizer) -> bool:
     """Whether two tokenizers give every line the same ids, and every id the same text."""
     if isinstance(first, SubwordTokenizer) and isinstance(second, SubwordTokenizer):
         return first.model == second.model
-    for kind in (WordTokenizer, CharacterTokenizer):
-        if isinstance(first, kind) and isinstance(second, kind):
+    if isinstance(first, FeaturedTokenizer) and isinstance(second, FeaturedTokenizer):
+        equal = (first.features, first.separator) == (second.features, second.separator)
+        return equal and same_tokenizer(first.base, second.base)
+    for kind in _BY_KIND.values():
+        if type(first) is kind and type(second) is kind:
             return first.vocabulary.to_json() == second.vocabulary.to_json()
     return first is second

@@ -26,6 +26,8 @@ _COLUMNS = {
     "bleu": ("   BLEU", ">7.1f"),
     "chrf": ("   chrF", ">7.1f"),
     "rouge": ("  ROUGE-L", ">9.1f"),
+    "exact_match": ("   exact", ">8.1%"),
+    "symbol_error_rate": ("  symbol errors", ">15.2f"),
     "accuracy": ("  accuracy", ">10.1%"),
     "macro_f1": ("  macro F1", ">10.3f"),
 }

@@ -12,6 +12,7 @@ from luong.models import Seq2Seq
 from luong.text.batches import Batch, collate, plan
 from luong.text.corpus import ParallelCorpus
 from luong.text.dataset import Dataset
+from luong.text.featured import first_feature
 from luong.text.tokenizers import Tokenizer, train_tokenizers
 from luong.training.loss import Loss, translation_loss
 from luong.training.report import data_report
@@ -36,7 +37,10 @@ class TranslationTask(Task[RunConfig]):
     def prepare(self, tokenizers: tuple[Tokenizer, Tokenizer] | None) -> None:
         config, corpus = self.config, self.corpus
         self.tokenizers = tokenizers or train_tokenizers(
-            config.tokens, corpus.source_lines, corpus.target_lines
+            config.tokens,
+            corpus.source_lines,
+            corpus.target_lines,
+            config.data.feature_separator if config.data.has_features else None,
         )
         self.dataset = self._read(corpus, config.data.max_length)
         self.validator = Validator(
@@ -58,16 +62,20 @@ class TranslationTask(Task[RunConfig]):
 
     @override
     def make_model(self) -> Seq2Seq:
-        return Seq2Seq(self.config.model, *(tokenizer.size for tokenizer in self.tokenizers))
+        source, target = self.tokenizers
+        return Seq2Seq(
+            self.config.model, source.size, target.size, first_feature=first_feature(source)
+        )
 
     @override
     def data_lines(self) -> list[str]:
-        tokens, (source, target) = self.config.tokens, self.tokenizers
+        shared, (source, target) = self.config.tokens.shared, self.tokenizers
+        kinds = " and ".join(dict.fromkeys((source.kind, target.kind)))
         return [
             *data_report(self.dataset.summary),
             f"valid     {len(self.validator.sources):,} pairs",
-            f"tokens    {tokens.kind}, {source.size:,} of the source, {target.size:,} of "
-            f"the target{', shared' if tokens.shared else ''}",
+            f"tokens    {kinds}, {source.size:,} of the source, {target.size:,} of "
+            f"the target{', shared' if shared else ''}",
         ]
 
     @override

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from luong.evaluation.metrics import validation_scores
+from luong.evaluation.metrics import exact_match, validation_scores
 from luong.evaluation.rouge import check_rouge, rouge_scores
+from luong.evaluation.transduction import is_transducer, transduction_scores
 from luong.folder import ModelFolder
 from luong.search import Translator
 from luong.text.batches import collate, plan
@@ -64,9 +65,13 @@ class Validator:
             "perplexity": perplexity(loss),
             "bleu": quality.bleu,
             "chrf": quality.chrf,
+            "exact_match": exact_match(texts, self.references),
         }
         if self.with_rouge:
             scores["rouge"] = rouge_scores(texts, self.references).rouge_l
+        if is_transducer(folder.target_tokenizer):
+            rates = transduction_scores(texts, self.references, folder.target_tokenizer)
+            scores["symbol_error_rate"] = rates.symbol_error_rate
         return Validated(
             scores,
             quality.signatures,

@@ -23,6 +23,7 @@ _SCORES = {
     "accuracy": ("Accuracy", "{:.1%}", "documents labelled right"),
     "macro_f1": ("Macro F1", "{:.3f}", "mean over labels, higher is better"),
     "exact_match": ("Exact match", "{:.1%}", "lines equal to the reference"),
+    "symbol_error_rate": ("Symbol errors", "{:.1f}", "percent of the symbols, lower is better"),
 }
 
 _NOTE = (
