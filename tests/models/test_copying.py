@@ -120,7 +120,9 @@ def test_unroll_equals_steps(make_model, pairs, copies, score, window, placement
     targets = pairs.target
     targets[:, 1:3] = copies[:, :1].clamp_min(UNKNOWN)
     fed = targets.masked_fill(targets >= V, UNKNOWN)
-    states, weights, gates = model.decode(pairs.source, pairs.lengths, fed, need_weights=True)
+    states, weights, gates = model(
+        pairs.source, pairs.lengths, fed, need_weights=True, need_gates=True
+    )
     # The gate of equation 8, from what a step has.
     tables = []
     with torch.no_grad():

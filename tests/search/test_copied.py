@@ -142,7 +142,8 @@ def test_least_length_and_blocked_ngrams():
     for length in (0, 3, 6):
         assert len(translator.translate(line, min_length=length).tokens) >= length
     for size in (1, 2):
-        for result in translator.translate(line, n_best=5, block_ngrams=size, min_length=4):
+        options = {"block_ngrams": size, "min_length": 4, "replace_unknown": False}
+        for result in translator.translate(line, n_best=5, **options):
             ngrams = list(zip(*(result.tokens[i:] for i in range(size)), strict=False))
             assert len(set(ngrams)) == len(ngrams)
     with pytest.raises(ValueError, match="min_length and block_ngrams"):

@@ -119,7 +119,8 @@ def test_collate_pads_and_marks(dataset):
     assert batch.indices.tolist() == positions
     assert batch.source_tokens == sum(map(len, sources))
     assert batch.target_tokens == sum(map(len, targets)) + 3
-    assert {tensor.dtype for tensor in batch if tensor is not None} == {torch.int64}
+    assert {tensor.dtype for tensor in batch[:5]} == {torch.int64}
+    assert batch.copies is None
 
 
 def test_indices_are_lines_of_the_corpus(tmp_path, tokenizers):
@@ -131,7 +132,7 @@ def test_indices_are_lines_of_the_corpus(tmp_path, tokenizers):
 
 
 def same(first: Batch, second: Batch) -> bool:
-    return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    return all(torch.equal(a, b) for a, b in zip(first[:5], second[:5], strict=True))
 
 
 def test_the_loader_gives_the_plan_in_order_from_a_position(dataset):

@@ -132,8 +132,14 @@ class Seq2Seq(nn.Module):
         return CopyMemory(memory, copies, size), state
 
     def forward(
-        self, source: Tensor, lengths: Tensor, target: Tensor, *, need_weights: bool = False
-    ) -> tuple[Tensor, Tensor | None]:
+        self,
+        source: Tensor,
+        lengths: Tensor,
+        target: Tensor,
+        *,
+        need_weights: bool = False,
+        need_gates: bool = False,
+    ) -> tuple[Tensor, Tensor | None] | Decoded:
         """Read sources and step through known targets (teacher forcing).
 
         Args:
@@ -141,19 +147,16 @@ class Seq2Seq(nn.Module):
             lengths: Integers (B,).
             target: The tokens before each step (B, T), the begin symbol first.
             need_weights: Also give the attention weights.
+            need_gates: Also give the gates of copying.
 
         Returns:
-            Attentional states (B, T, H), for `output`, and the weights (B, T, S) or None.
+            Attentional states (B, T, H), for `output`, and the weights (B, T, S) or None; with
+            need_gates a third, the gates (B, T).
         """
-        return self.decode(source, lengths, target, need_weights=need_weights)[:2]
-
-    def decode(
-        self, source: Tensor, lengths: Tensor, target: Tensor, *, need_weights: bool = False
-    ) -> Decoded:
-        """As `forward`, with the gates of copying."""
         memory, state = self._start(source, lengths)
         embedded = self._embedded(self.target_embedding, target)
-        return self.decoder.gated_unroll(embedded, state, memory, need_weights=need_weights)
+        decoded = self.decoder.gated_unroll(embedded, state, memory, need_weights=need_weights)
+        return decoded if need_gates else decoded[:2]
 
     def step(
         self,

@@ -132,12 +132,13 @@ def batch_loss(
         divisor: Target tokens of the update.
     """
     real = batch.target_output != PAD
-    need_weights = batch.copies is not None or coverage_weight > 0.0
-    states, weights, gates = model.decode(
-        batch.source, batch.source_lengths, batch.target_input, need_weights=need_weights
-    )
-    targets, copying = batch.target_output[real], None
-    if batch.copies is not None and weights is not None and gates is not None:
+    inputs = batch.source, batch.source_lengths, batch.target_input
+    targets, copying, weights = batch.target_output[real], None, None
+    if batch.copies is None and not coverage_weight:
+        states, _ = model(*inputs)
+    else:
+        states, weights, gates = model(*inputs, need_weights=True, need_gates=True)
+    if batch.copies is not None:
         mixed = mixture(weights, batch.copies, gates, batch.target_output, model.vocabulary_size)
         targets, copying = mixed.targets[real], Copying(mixed.generate[real], mixed.copy[real])
     factors = model.output.factors(states[real])
