@@ -98,8 +98,7 @@ def attend_memory(
     elif located is None:
         scores = biased(score.scores(query, memory.keys), bias)
         scores = _broken_where_seen(scores, broken, allowed)
-        weights = masked_softmax(scores, allowed)
-        context = kernels.global_context(functional.dropout(weights, dropout), memory.values)
+        context, weights = _weighed(scores, memory.values, allowed, dropout)
         band_start = None
     else:
         half_width, centres, points = located
@@ -184,6 +183,16 @@ def attend(
         dropout=dropout,
         need_weights=need_weights,
     )
+
+
+def _weighed(
+    scores: Tensor, values: Tensor, allowed: Tensor, dropout: float
+) -> tuple[Tensor, Tensor]:
+    """The context of a global window, and the weights before dropout."""
+    if not dropout:
+        return kernels.softmax_context(scores, values, allowed)
+    weights = masked_softmax(scores, allowed)
+    return kernels.global_context(functional.dropout(weights, dropout), values), weights
 
 
 def _known_whole(broken: Tensor) -> bool:

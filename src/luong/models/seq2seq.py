@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-import torch
 from torch import Tensor, nn
 
+from luong import kernels
 from luong.attention import Memory
 from luong.config import ModelConfig
 from luong.models.decoder import Decoder, DecoderState
@@ -133,9 +133,7 @@ class Seq2Seq(nn.Module):
         embedded = self._embedded(self.target_embedding, tokens)
         state, (attentional, weights) = self.decoder.step(embedded, state, memory)
         logits = (output or self.output)(attentional)
-        if logits.dtype in (torch.float16, torch.bfloat16):
-            logits = logits.float()
-        return state, StepOutput(torch.log_softmax(logits, -1), weights)
+        return state, StepOutput(kernels.log_softmax(logits), weights)
 
     def _embedded(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
         return dropout(embedding(tokens), self.input_dropout, self.training)
