@@ -58,14 +58,17 @@ def _njit(**options: Any) -> Callable[[Function], Function]:
     return cast(Callable[[Function], Function], numba.njit(**options))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _pointer(_: Any, __: Any) -> Any:
-    """What numba takes for an array in memory, of an address."""
+def _typed_pointer(_: Any, __: Any) -> Any:
+    """Type and code of the pointer that an address stands for."""
 
     def build(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], cgutils.voidptr_t)
 
     return types.voidptr(types.intp), build
+
+
+_pointer: Any = intrinsic(_typed_pointer)
+_array_at: Any = numba.carray  # type: ignore[attr-defined]
 
 
 # Small calls hand in addresses of tensors: a numpy array of each would take longer than the loop.
@@ -74,19 +77,22 @@ def _pointer(_: Any, __: Any) -> Any:
 @compiled
 def floats(address: int, rows: int, columns: int) -> NDArray[np.float32]:
     """The array (rows, columns) of float32 at an address."""
-    return numba.carray(_pointer(address), (rows, columns), np.float32)  # type: ignore[no-any-return]
+    array: NDArray[np.float32] = _array_at(_pointer(address), (rows, columns), np.float32)
+    return array
 
 
 @compiled
 def integers(address: int, rows: int, columns: int) -> NDArray[np.int64]:
     """The array (rows, columns) of int64 at an address."""
-    return numba.carray(_pointer(address), (rows, columns), np.int64)  # type: ignore[no-any-return]
+    array: NDArray[np.int64] = _array_at(_pointer(address), (rows, columns), np.int64)
+    return array
 
 
 @compiled
 def flags(address: int, rows: int, columns: int) -> NDArray[np.bool_]:
     """The array (rows, columns) of bool at an address."""
-    return numba.carray(_pointer(address), (rows, columns), np.bool_)  # type: ignore[no-any-return]
+    array: NDArray[np.bool_] = _array_at(_pointer(address), (rows, columns), np.bool_)
+    return array
 
 
 _TWO_LOG2_E = np.float32(2 / math.log(2))

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from luong.kernels import cpu_calls, cpu_small_calls, operators, reference
+from luong.kernels import cpu_calls, operators, reference, small_calls
 from luong.kernels.continuations import Continuations
 from luong.kernels.cpu_additive import padded
 from luong.kernels.leading import broadcast, folded
@@ -159,7 +159,7 @@ def best_continuations(
     if operators.traced(log_probabilities):
         return reference.best_continuations(scores, log_probabilities, *arguments)
     wide = at_least_float32(log_probabilities)
-    return Continuations(*cpu_small_calls.best_continuations(scores, wide, *arguments))
+    return Continuations(*small_calls.best_continuations(scores, wide, *arguments))
 
 
 def lstm_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
@@ -169,7 +169,7 @@ def lstm_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     if not _all_float32(cell) or operators.traced(gates):
         return reference.lstm_update(gates, cell)
     if not (torch.is_grad_enabled() and (gates.requires_grad or cell.requires_grad)):
-        return cpu_small_calls.lstm_update(gates, cell)
+        return small_calls.lstm_update(gates, cell)
     compute: Any = operators.LSTMUpdate.apply
     new: tuple[Tensor, Tensor] = compute(gates, cell)
     return new
@@ -182,7 +182,7 @@ def softmax_context(scores: Tensor, value: Tensor, mask: Tensor) -> tuple[Tensor
     many = scores.shape[1] >= FEW_QUERIES  # for them, products are faster
     if derived or many or not _all_float32(scores, value) or operators.traced(scores):
         return reference.softmax_context(scores, value, mask)
-    return cpu_small_calls.softmax_context(scores, value, mask)
+    return small_calls.softmax_context(scores, value, mask)
 
 
 def log_softmax(logits: Tensor) -> Tensor:
@@ -191,14 +191,14 @@ def log_softmax(logits: Tensor) -> Tensor:
     derived = torch.is_grad_enabled() and logits.requires_grad
     if derived or not _all_float32(logits) or operators.traced(logits):
         return reference.log_softmax(logits)
-    return cpu_small_calls.log_softmax(logits)
+    return small_calls.log_softmax(logits)
 
 
 def few_rows_product(inputs: Tensor, weight: Tensor, start: Tensor | None) -> Tensor:
     """See `luong.kernels.few_rows_product`."""
     if not _all_float32(inputs, weight) or operators.traced(inputs):
         return reference.few_rows_product(inputs, weight, start)
-    return cpu_small_calls.few_rows_product(inputs, weight, start)
+    return small_calls.few_rows_product(inputs, weight, start)
 
 
 def int8_product(
@@ -207,7 +207,7 @@ def int8_product(
     """See `luong.kernels.int8_product`."""
     if packed is None or operators.traced(inputs):
         return reference.int8_product(inputs, weight, scales, packed, start)
-    return cpu_small_calls.int8_product(inputs, packed, len(scales), start)
+    return small_calls.int8_product(inputs, packed, scales.shape[0], start)
 
 
 def _exponentials(key: Tensor) -> tuple[Tensor, Tensor]:

@@ -25,8 +25,8 @@ _library: ContextVar[Library] = ContextVar("luong_products", default="onednn")
 # With a transposed matrix and many rows the default library is the faster one.
 _MANY_ROWS = 256
 
-# Of so many rows our own loops are faster than oneDNN.
-_FEW_ROWS = range(2, 13)
+# Up to so many rows our own loops are faster than oneDNN.
+_FEW_ROWS = 12
 
 
 @contextmanager
@@ -110,10 +110,10 @@ def _by_default(inputs: Tensor, weight: Tensor, start: Tensor | None) -> Tensor:
 
 def _product(inputs: Tensor, weight: Tensor, start: Tensor | None) -> Tensor:
     rows = inputs.numel() // inputs.shape[-1]
-    if rows in _FEW_ROWS and weight.is_contiguous():
+    if rows <= _FEW_ROWS and weight.is_contiguous():
         flat = inputs.reshape(rows, -1)
         product: Tensor = compute("few_rows_product", inputs, None, flat, weight, start)
-        return product.view(*inputs.shape[:-1], len(weight))
+        return product.view(*inputs.shape[:-1], weight.shape[0])
     if start is None or start.dim() == 1:
         return _onednn(inputs, weight, start, "none", [], "")  # type: ignore[no-any-return]
     return _onednn.binary(inputs, start.contiguous(), weight, None, "add")  # type: ignore[no-any-return]

@@ -100,9 +100,9 @@ class QuantizedMatrix(nn.Module):
             return product if start is None else product + start
         rows = inputs.reshape(-1, inputs.shape[-1])
         if start is not None and start.dim() > 1:
-            start = start.reshape(len(rows), -1)
+            start = start.reshape(rows.shape[0], -1)
         product = kernels.int8_product(rows, self.values, self.scales, self._packed, start)
-        return product.view(*inputs.shape[:-1], len(self.scales))
+        return product.view(*inputs.shape[:-1], self.scales.shape[0])
 
 
 def _has_products() -> bool:

@@ -201,7 +201,7 @@ def _finish(
 def _trace(history: list[_Step], finished: _Finished, n_best: int) -> list[list[Hypothesis]]:
     """Follow the best finished hypotheses from their ends to their first tokens."""
     hypotheses: list[list[Hypothesis]] = [[] for _ in range(len(finished.scores))]
-    fields = [field[:, :n_best].cpu().numpy() for field in finished]
+    fields = [field[:, :n_best].detach().cpu().numpy() for field in finished]
     places = (fields[0] > -inf).nonzero()
     sentence = places[0]
     if not len(sentence):
@@ -212,14 +212,13 @@ def _trace(history: list[_Step], finished: _Finished, n_best: int) -> list[list[
     attention = torch.zeros(*ids.shape, source_length, dtype=history[0].weights.dtype)
     rows = attention.numpy()
     for time in range(len(history) - 1, -1, -1):
-        step = _Step(*(part.detach().cpu().numpy() for part in history[time]))
+        present, tokens, parents, weights = (part.detach().cpu().numpy() for part in history[time])
         # What ended before is elsewhere: it is looked at, but not followed.
-        slots = np.searchsorted(step.sentences, sentence).clip(max=len(step.sentences) - 1)
-        longer = lengths > time
-        ids[:, time] = step.tokens[slots, beams]
-        beams = np.where(longer, step.parents[slots, beams], beams)
-        rows[:, time] = step.weights[slots, beams]
-    for row, (index, length, score, log_probability, tokens) in enumerate(
+        slots = np.searchsorted(present, sentence).clip(max=len(present) - 1)
+        ids[:, time] = tokens[slots, beams]
+        beams = np.where(lengths > time, parents[slots, beams], beams)
+        rows[:, time] = weights[slots, beams]
+    for row, (index, length, score, log_probability, output) in enumerate(
         zip(
             sentence.tolist(),
             lengths.tolist(),
@@ -230,6 +229,6 @@ def _trace(history: list[_Step], finished: _Finished, n_best: int) -> list[list[
         )
     ):
         hypotheses[index].append(
-            Hypothesis(tokens[:length], score, log_probability, attention[row, : length + 1])
+            Hypothesis(output[:length], score, log_probability, attention[row, : length + 1])
         )
     return hypotheses

@@ -7,6 +7,8 @@ in. A wrong size would be read past the end, so all are checked.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -15,6 +17,13 @@ from luong.kernels.cpu_calls import LSTM_WORK, by_rows
 
 # What an exponential takes, in terms of a sum.
 _EXPONENTIAL = 8
+
+# Absent from builds of torch without fbgemm. The overload itself, as choosing it takes time.
+_MULTIPLY: Any = getattr(
+    getattr(torch.ops.quantized, "linear_with_input_q_dq_qweight_dq_output_fp32", None),
+    "default",
+    None,
+)
 
 
 def softmax_context(scores: Tensor, value: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -41,7 +50,7 @@ def few_rows_product(inputs: Tensor, weight: Tensor, start: Tensor | None) -> Te
     start = _start(start, rows, outputs)
     product = torch.empty(rows, outputs)
     given = (inputs.data_ptr(), weight.data_ptr(), start.data_ptr(), rows, size)
-    sizes = (outputs, len(start))
+    sizes = (outputs, start.shape[0])
     by_rows(outputs, rows * size, cpu_rows.multiply, (*given, *sizes), (product.data_ptr(),))
     return product
 
@@ -54,10 +63,8 @@ def int8_product(inputs: Tensor, packed: object, outputs: int, start: Tensor | N
     given, made = (inputs.data_ptr(), rows, size), (whole.data_ptr(), scales.data_ptr())
     by_rows(rows, size, cpu_int8.make_whole, given, made)
     # Whole numbers stay what they are with the scale 1 and any zero.
-    product: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
-        whole, 1.0, 64, packed
-    )
-    read = (product.data_ptr(), scales.data_ptr(), start.data_ptr(), outputs, len(start))
+    product: Tensor = _MULTIPLY(whole, 1.0, 64, packed)
+    read = (product.data_ptr(), scales.data_ptr(), start.data_ptr(), outputs, start.shape[0])
     by_rows(rows, outputs, cpu_int8.scale_back, read, ())
     return product
 
