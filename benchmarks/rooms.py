@@ -54,7 +54,7 @@ _LABELS: tuple[tuple[Any, str, str], ...] = (
     (QuantizedMatrix, "product", PRODUCTS),
     (kernels, "lstm_update", ELEMENTS),
     (OutputLayer, "forward", OUTPUT),
-    (torch, "log_softmax", OUTPUT),
+    (kernels, "log_softmax", OUTPUT),
     (update, "output_loss", OUTPUT),
     (update, "clipped_step", OPTIMISER),
     (torch.nn.utils, "get_total_norm", OPTIMISER),

@@ -11,9 +11,9 @@ END, NEVER = 3, (0, 2)
 
 
 def expected(scores, log_probabilities, only_end, count):
-    """Sort all continuations of each sentence: by value, then beam, then token."""
+    """Sort all continuations of each sentence, by value, then beam, then token; part them."""
     width = scores.shape[1]
-    lists = []
+    lists, ended = [], torch.full_like(scores, -torch.inf)
     for sentence, beams in enumerate(scores.tolist()):
         found = []
         for beam, score in enumerate(beams):
@@ -24,50 +24,56 @@ def expected(scores, log_probabilities, only_end, count):
                 value = (torch.tensor(score) + row[token]).item()
                 if math.isfinite(value):
                     found.append((-value, beam, token))
-        found = sorted(found)[:count]
-        found += [(math.inf, 0, 0)] * (count - len(found))
-        lists.append(found)
+        found = sorted(found)[: 2 * count]
+        for value, beam, token in found[:count]:
+            if token == END:
+                ended[sentence, beam] = -value
+        going = [item for item in found if item[2] != END][:count]
+        going += [(math.inf, 0, 0)] * (count - len(going))
+        lists.append(going)
     values, beams, tokens = torch.tensor(lists, dtype=torch.float64).unbind(-1)
-    return -values.float(), beams.long(), tokens.long()
+    return -values.float(), beams.long(), tokens.long(), ended
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize(
-    ("sentences", "width", "size"), [(1, 1, 5), (3, 4, 6), (2, 5, 200), (4, 2, 64), (0, 3, 9)]
+    ("sentences", "width", "count", "size"),
+    [
+        (1, 1, 1, 5),
+        (3, 4, 4, 6),
+        (2, 5, 5, 200),
+        (4, 2, 2, 64),
+        (3, 1, 5, 70),
+        (2, 2, 30, 4),
+        (0, 3, 3, 9),
+    ],
 )
-def test_they_are_those_that_a_sorted_list_begins_with(backend, ties, sentences, width, size):
+def test_they_are_those_that_a_sorted_list_begins_with(
+    backend, ties, sentences, width, count, size
+):
     torch.manual_seed(size)
     log_probabilities = torch.randn(sentences * width, size)
+    log_probabilities[:, END] += 2.0  # so that some end
     scores = torch.randn(sentences, width)
     if ties:
         log_probabilities, scores = log_probabilities.round(), scores.round()
-    if sentences > 1:
+    if sentences > 1 and width > 1:
         scores[1, 1:] = -torch.inf
-        log_probabilities[0, 4] = torch.nan
+        log_probabilities[0, -1] = torch.nan
         log_probabilities[1, 1] = torch.inf
         log_probabilities[2] = -torch.inf
         log_probabilities[-1] = torch.nan
     only_end = torch.arange(sentences) == 2
-    count = 2 * width
     found = kernels.best_continuations(
         scores, log_probabilities, only_end, count, end=END, never=NEVER, backend=backend
     )
     if not sentences:
-        assert all(part.shape == (0, count) for part in found)
+        assert [part.shape for part in found] == [(0, count)] * 3 + [(0, width)]
         return
-    for part, wanted in zip(
-        found, expected(scores, log_probabilities, only_end, count), strict=True
-    ):
-        torch.testing.assert_close(part, wanted, rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("backend", ["cpu", "reference"])
-def test_no_more_columns_than_continuations(backend):
-    found = kernels.best_continuations(
-        torch.zeros(1, 2), torch.randn(2, 4), torch.tensor([False]), 50, end=END, backend=backend
-    )
-    assert all(part.shape == (1, 8) for part in found)
+    wanted = expected(scores, log_probabilities, only_end, count)
+    for part, right in zip(found, wanted, strict=True):
+        torch.testing.assert_close(part, right, rtol=0, atol=0)
 
 
 def test_threads_change_nothing():

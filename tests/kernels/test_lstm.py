@@ -29,6 +29,15 @@ def test_agrees_with_float64(size, scale):
         torch.testing.assert_close(value.double(), exact, rtol=1e-6, atol=2e-6)
 
 
+def test_without_derivatives_the_values_are_the_same():
+    gates, cell = made(63)
+    expected = kernels.lstm_update(gates, cell, backend="cpu")
+    with torch.no_grad():
+        found = kernels.lstm_update(gates, cell, backend="cpu")
+    for value, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(value, other, rtol=1e-6, atol=1e-7)
+
+
 @pytest.mark.parametrize("which", [0, 1])
 def test_one_result_may_go_without_a_gradient(which):
     gates, cell = made(7)

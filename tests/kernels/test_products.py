@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from luong import kernels
 from luong.kernels import products
 
 
@@ -22,7 +23,7 @@ def started(kind, inputs, weight):
 
 
 @pytest.mark.parametrize("kind", ["none", "bias", "rows"])
-@pytest.mark.parametrize("shape", [(1, 5), (300, 33), (0, 4), (3, 0)])
+@pytest.mark.parametrize("shape", [(1, 5), (2, 9), (7, 40), (300, 33), (0, 4), (3, 0)])
 def test_agrees_with_float64_forward_and_backward(shape, kind):
     inputs, weight = made(*shape)
     start = started(kind, inputs, weight)
@@ -48,7 +49,7 @@ def test_leading_dimensions_and_strides():
 
 
 def test_it_is_onednn_that_multiplies_unless_told_otherwise(monkeypatch):
-    inputs, weight = (tensor.detach() for tensor in made(2, 3))
+    inputs, weight = (tensor.detach() for tensor in made(20, 3))
     calls = []
     real = products._onednn
     monkeypatch.setattr(products, "_onednn", lambda *given: calls.append(1) or real(*given))
@@ -63,6 +64,38 @@ def test_it_is_onednn_that_multiplies_unless_told_otherwise(monkeypatch):
     monkeypatch.setattr(torch._C, "_get_mkldnn_enabled", lambda: False)
     products.linear(inputs, weight)
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("rows", [1, 4, 6, 12])
+def test_few_rows(rows, backend):
+    inputs, weight = (tensor.detach() for tensor in made(rows, 300, outputs=21))
+    for start in (None, torch.randn(21), torch.randn(rows, 21)):
+        found = kernels.few_rows_product(inputs, weight, start, backend=backend)
+        exact = inputs.double() @ weight.double().t() + (0 if start is None else start.double())
+        torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=2e-5)
+
+
+def test_of_few_rows_none_knows_of_another_and_threads_change_no_bit():
+    inputs, weight = (tensor.detach() for tensor in made(5, 700, outputs=1000))
+    clean = kernels.few_rows_product(inputs, weight)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        assert torch.equal(kernels.few_rows_product(inputs, weight), clean)
+    finally:
+        torch.set_num_threads(before)
+    inputs[1] = torch.nan
+    found = kernels.few_rows_product(inputs, weight)
+    assert found[1].isnan().all()
+    assert torch.equal(found[[0, 2, 3, 4]], clean[[0, 2, 3, 4]])
+
+
+def test_sizes_that_do_not_fit_are_refused():
+    inputs, weight = (tensor.detach() for tensor in made(3, 4))
+    for wrong in ((inputs, weight[:, 1:].contiguous()), (inputs, weight, torch.zeros(2, 7))):
+        with pytest.raises(ValueError, match="expected"):
+            products.linear(*wrong)
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script")

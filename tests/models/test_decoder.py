@@ -143,7 +143,7 @@ def test_beams_equal_separate_runs(make_model, pairs, options):
     model, beams = make_model(**options), 3
     memory, start = model.encode(pairs.source, pairs.lengths)
     tokens = torch.randint(4, 11, (4, 3 * beams))
-    state, together = start.repeat(beams), []
+    state, together = start.select(torch.arange(3).repeat_interleave(beams)), []
     for step in tokens:
         state, output = model.step(step, state, memory)
         together.append(output)
@@ -167,13 +167,6 @@ def test_rows_are_dropped_and_reordered(make_model, pairs, options):
     chosen, chosen_output = model.step(tokens[rows], state.select(rows), memory.select(rows))
     for found, expected in zip((*chosen, *chosen_output[:2]), (*after, *output[:2]), strict=True):
         torch.testing.assert_close(found, expected[rows], **EXACT)
-
-
-def test_repeat_keeps_the_beams_of_a_sentence_together(make_model, pairs):
-    _, state = make_model().encode(pairs.source, pairs.lengths)
-    expected = state.select(torch.tensor([0, 0, 1, 1, 2, 2]))
-    for found, each in zip(state.repeat(2), expected, strict=True):
-        assert torch.equal(found, each)
 
 
 @pytest.mark.parametrize("options", SAMPLE)
@@ -213,7 +206,7 @@ def test_local_windows_follow_the_time_step_of_each_row(make_model, pairs):
     """Also where rows stand at different steps, and where beams were reordered."""
     model = make_model(window="local-m", score="dot")
     memory, state = model.encode(pairs.source, pairs.lengths)
-    state = state.repeat(2)
+    state = state.select(torch.tensor([0, 0, 1, 1, 2, 2]))
     for step, tokens in enumerate(pairs.target.t()):
         state, output = model.step(tokens.repeat_interleave(2), state, memory)
         state = state.select(torch.tensor([1, 1, 3, 2, 4, 5]))

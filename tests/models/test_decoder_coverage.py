@@ -113,7 +113,7 @@ def test_beams_keep_their_own_coverage(make_model, pairs):
     copies = torch.full_like(pairs.source, 4)
     memory, state = model.encode(pairs.source, pairs.lengths, copies)
     assert isinstance(memory, CopyMemory)
-    state = state.repeat(2)
+    state = state.select(torch.arange(len(pairs.lengths)).repeat_interleave(2))
     state, _ = model.step(torch.tensor([4, 5, 4, 5, 4, 5]), state, memory)
     rows = torch.tensor([5, 0])
     chosen = state.select(rows)

@@ -100,8 +100,7 @@ def attend_memory(
     elif located is None:
         scores = biased(_scores(score, query, memory, coverage), bias)
         scores = _broken_where_seen(scores, broken, allowed)
-        weights = masked_softmax(scores, allowed)
-        context = kernels.global_context(functional.dropout(weights, dropout), memory.values)
+        context, weights = _weighed(scores, memory.values, allowed, dropout)
         band_start = None
     else:
         half_width, centres, points = located
@@ -193,6 +192,16 @@ def _scores(score: Score, query: Tensor, memory: Memory, coverage: Tensor | None
     if coverage is None:
         return score.scores(query, memory.keys)
     return score.covered(query, memory.keys, coverage)
+
+
+def _weighed(
+    scores: Tensor, values: Tensor, allowed: Tensor, dropout: float
+) -> tuple[Tensor, Tensor]:
+    """The context of a global window, and the weights before dropout."""
+    if not dropout:
+        return kernels.softmax_context(scores, values, allowed)
+    weights = masked_softmax(scores, allowed)
+    return kernels.global_context(functional.dropout(weights, dropout), values), weights
 
 
 def _known_whole(broken: Tensor) -> bool:

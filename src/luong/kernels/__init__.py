@@ -8,9 +8,12 @@ says how that is decided.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from luong.kernels.continuations import Continuations
 from luong.kernels.dispatch import (
     BACKENDS,
     OPERATIONS,
@@ -26,6 +29,7 @@ __all__ = [
     "BACKENDS",
     "OPERATIONS",
     "Backend",
+    "Continuations",
     "PreparedKeys",
     "additive_attention",
     "additive_scores",
@@ -34,11 +38,15 @@ __all__ = [
     "dot_attention",
     "dot_scores",
     "explain",
+    "few_rows_product",
     "global_context",
+    "int8_product",
     "local_context",
     "local_scores",
+    "log_softmax",
     "lstm_update",
     "prepare_keys",
+    "softmax_context",
     "use_backend",
 ]
 
@@ -184,6 +192,29 @@ def global_context(weights: Tensor, value: Tensor, *, backend: str | None = None
     return result
 
 
+def softmax_context(
+    scores: Tensor, value: Tensor, mask: Tensor, *, backend: str | None = None
+) -> tuple[Tensor, Tensor]:
+    """What scores give where the weights are asked for, too.
+
+    Args:
+        scores: (B, T, S).
+        value: (B, S, v); finite also where masked.
+        mask: Bool, (B, T, S) or (B, 1, S), True = may attend.
+        backend: An engine's name; None for the default.
+
+    Returns:
+        softmax(scores) value (B, T, v) and the softmax (B, T, S), in float32 at least; 0 for a
+        row that may attend to nothing.
+
+    Raises:
+        TypeError: The mask is not bool.
+    """
+    _check_mask(mask)
+    result: tuple[Tensor, Tensor] = compute("softmax_context", scores, backend, scores, value, mask)
+    return result
+
+
 def local_scores(
     query: Tensor,
     key: Tensor | PreparedKeys,
@@ -256,6 +287,75 @@ def lstm_update(
     return result
 
 
+def few_rows_product(
+    inputs: Tensor, weight: Tensor, start: Tensor | None = None, *, backend: str | None = None
+) -> Tensor:
+    """The product inputs W^T plus a start, without derivatives; for inputs of a few rows.
+
+    Args:
+        inputs: (rows, inputs), float32.
+        weight: (outputs, inputs), float32.
+        start: Added to the product: a bias (outputs), or (rows, outputs).
+        backend: An engine's name; None for the default.
+
+    Returns:
+        (rows, outputs). `products.linear` takes it where it pays.
+    """
+    result: Tensor = compute("few_rows_product", inputs, backend, inputs, weight, start)
+    return result
+
+
+def int8_product(
+    inputs: Tensor,
+    weight: Tensor,
+    scales: Tensor,
+    packed: Any = None,
+    start: Tensor | None = None,
+    *,
+    backend: str | None = None,
+) -> Tensor:
+    """The product of rows in 7 bits with a matrix in 8, plus a start, without derivatives.
+
+    With a row x and p the whole numbers nearest to 63 x / max|x|, the product is
+    max|x| / 63 diag(scales) (Q p). The sums Q p are exact, and nothing depends on other rows.
+
+    Args:
+        inputs: (rows, inputs), float32.
+        weight: Q, int8 (outputs, inputs).
+        scales: Of the rows of Q (outputs), float32.
+        packed: The matrix as `torch.ops.quantized.linear_prepack` lays it out, by which an engine
+            may multiply many rows.
+        start: Added to the product: a bias (outputs), or (rows, outputs).
+        backend: An engine's name; None for the default.
+
+    Returns:
+        (rows, outputs), float32; NaN for a row in which a number is not finite.
+
+    Example:
+        >>> int8_product(
+        ...     torch.tensor([[63.0, 1.0]]), torch.tensor([[2, 3]]).char(), torch.ones(1)
+        ... )
+        tensor([[129.]])
+    """
+    arguments = (inputs, weight, scales, packed, start)
+    result: Tensor = compute("int8_product", inputs, backend, *arguments)
+    return result
+
+
+def log_softmax(logits: Tensor, *, backend: str | None = None) -> Tensor:
+    """The logarithm of the softmax over the last dimension.
+
+    Args:
+        logits: (rows, V).
+        backend: An engine's name; None for the default.
+
+    Returns:
+        (rows, V), in float32 at least; NaN throughout for a row in which a number is NaN.
+    """
+    result: Tensor = compute("log_softmax", logits, backend, logits)
+    return result
+
+
 def best_continuations(
     scores: Tensor,
     log_probabilities: Tensor,
@@ -265,32 +365,32 @@ def best_continuations(
     end: int,
     never: tuple[int, ...] = (),
     backend: str | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> Continuations:
     """The best ways to continue the beams of each sentence by one token.
 
-    Of equal values the earlier beam comes first, then the lower token. A NaN or an infinite
-    log-probability never is among them.
+    Of the best 2 * count continuations, those that end and rank within the first `count` are
+    ended, and the best `count` that do not end go on. Of equal values the earlier beam comes
+    first, then the lower token. A NaN or an infinite log-probability never is among them.
 
     Args:
-        scores: Of the beams (n, K), float32; -inf for a dead one.
-        log_probabilities: Of the next token (n * K, V).
+        scores: Of the beams (n, width), float32; -inf for a dead one.
+        log_probabilities: Of the next token (n * width, V).
         only_end: Sentences that may only be ended, bool (n,).
-        count: How many.
+        count: How many go on.
         end: The token that ends a sentence.
         never: Tokens that are never chosen.
         backend: An engine's name; None for the default.
 
     Returns:
-        Values (n, count), best first, and the beams and tokens they come from; -inf, 0 and 0 where
-        there are no more. Fewer than `count` columns if there are fewer tokens.
+        What goes on, and what ended.
 
     Example:
-        >>> scores, next_ = torch.zeros(1, 1), torch.tensor([[-3.0, -1.0, -2.0]])
-        >>> values, _, tokens = best_continuations(scores, next_, torch.tensor([False]), 2, end=0)
-        >>> values, tokens
-        (tensor([[-1., -2.]]), tensor([[1, 2]]))
+        >>> scores, next_ = torch.zeros(1, 1), torch.tensor([[-3.0, -1.0, -2.0, -0.5]])
+        >>> found = best_continuations(scores, next_, torch.tensor([False]), 2, end=3)
+        >>> found.scores, found.tokens, found.ended
+        (tensor([[-1., -2.]]), tensor([[1, 2]]), tensor([[-0.5000]]))
     """
-    result: tuple[Tensor, Tensor, Tensor] = compute(
+    result: Continuations = compute(
         "best_continuations",
         log_probabilities,
         backend,

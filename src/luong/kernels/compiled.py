@@ -10,6 +10,9 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -55,6 +58,43 @@ def _njit(**options: Any) -> Callable[[Function], Function]:
     return cast(Callable[[Function], Function], numba.njit(**options))
 
 
+def _typed_pointer(_: Any, __: Any) -> Any:
+    """Type and code of the pointer that an address stands for."""
+
+    def build(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], cgutils.voidptr_t)
+
+    return types.voidptr(types.intp), build
+
+
+_pointer: Any = intrinsic(_typed_pointer)
+_array_at: Any = numba.carray  # type: ignore[attr-defined]
+
+
+# Small calls hand in addresses of tensors: a numpy array of each would take longer than the loop.
+
+
+@compiled
+def floats(address: int, rows: int, columns: int) -> NDArray[np.float32]:
+    """The array (rows, columns) of float32 at an address."""
+    array: NDArray[np.float32] = _array_at(_pointer(address), (rows, columns), np.float32)
+    return array
+
+
+@compiled
+def integers(address: int, rows: int, columns: int) -> NDArray[np.int64]:
+    """The array (rows, columns) of int64 at an address."""
+    array: NDArray[np.int64] = _array_at(_pointer(address), (rows, columns), np.int64)
+    return array
+
+
+@compiled
+def flags(address: int, rows: int, columns: int) -> NDArray[np.bool_]:
+    """The array (rows, columns) of bool at an address."""
+    array: NDArray[np.bool_] = _array_at(_pointer(address), (rows, columns), np.bool_)
+    return array
+
+
 _TWO_LOG2_E = np.float32(2 / math.log(2))
 # Half of ln 2 in two parts; a product of the first with an integer below 2^8 is exact.
 _HALF_LN2_HIGH = np.float32(0.3466796875)
@@ -67,6 +107,13 @@ _MANTISSA = np.int32(23)
 
 LARGEST = np.float32(43.0)
 """Beyond it tanh is 1 to the last bit, and below it e^(2x) is a normal float32."""
+
+
+# Not `reassoc`: it would drop the two sums.
+@_njit(error_model="numpy", nogil=True, fastmath={"contract"}, forceinline=True)
+def nearest(x: np.float32) -> np.float32:
+    """The whole number nearest to x, of two the even one, for |x| below 2^22."""
+    return (x + _ROUNDER) - _ROUNDER
 
 
 # Not `reassoc`: it would join the two parts of ln 2 again, and lose four bits.

@@ -3,9 +3,27 @@
 from __future__ import annotations
 
 from math import inf
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
+
+
+class Continuations(NamedTuple):
+    """How the beams of n sentences go on, K ways each, and which of them end.
+
+    Attributes:
+        scores: Of the best that do not end, best first (n, K); -inf where there are no more.
+        beams: Which beam each continues (n, K); 0 where there are no more.
+        tokens: With which token (n, K); 0 where there are no more.
+        ended: The score with the end symbol of each beam that ends (n, width), else -inf.
+    """
+
+    scores: Tensor
+    beams: Tensor
+    tokens: Tensor
+    ended: Tensor
 
 
 def best_continuations(
@@ -15,11 +33,11 @@ def best_continuations(
     count: int,
     end: int,
     never: tuple[int, ...],
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> Continuations:
     """See `luong.kernels.best_continuations`."""
     sentences, width = scores.shape
     size = log_probabilities.shape[1]
-    values, tokens = _row_best(log_probabilities, min(count + len(never), size))
+    values, tokens = _row_best(log_probabilities, min(2 * count + len(never), size))
     first = torch.arange(values.shape[1], device=values.device) == 0
     ending = only_end.repeat_interleave(width).unsqueeze(1)
     ends = log_probabilities[:, end].unsqueeze(1)
@@ -35,10 +53,19 @@ def best_continuations(
     places = (beams * size + tokens).view(table).sort(dim=1)
     top = values.view(table).gather(1, places.indices)
     top, order = top.sort(dim=1, descending=True, stable=True)
-    chosen = places.values.gather(1, order)
+    missing = max(0, 2 * count - top.shape[1])
+    top = pad(top[:, : 2 * count], (0, missing), value=-inf)
+    chosen = pad(places.values.gather(1, order)[:, : 2 * count], (0, missing))
+
+    ends_here = (chosen % size == end) & (top > -inf)
+    ended = torch.full_like(scores, -inf)
+    ahead = torch.where(ends_here, top, -inf)[:, :count]
+    ended = ended.scatter_reduce(1, chosen[:, :count] // size, ahead, "amax")
+    going = ends_here.to(torch.int8).sort(dim=1, stable=True).indices[:, :count]
+    best, chosen = top.gather(1, going), chosen.gather(1, going)
     # What cannot be is continued with nothing in particular.
-    chosen = chosen.masked_fill(top == -inf, 0)[:, :count]
-    return top[:, :count], chosen // size, chosen % size
+    chosen = chosen.masked_fill(best == -inf, 0)
+    return Continuations(best, chosen // size, chosen % size, ended)
 
 
 def _row_best(log_probabilities: Tensor, count: int) -> tuple[Tensor, Tensor]:

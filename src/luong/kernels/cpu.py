@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from luong.kernels import cpu_calls, operators, reference
+from luong.kernels import cpu_calls, operators, reference, small_calls
+from luong.kernels.continuations import Continuations
 from luong.kernels.cpu_additive import padded
 from luong.kernels.leading import broadcast, folded
 from luong.kernels.prepared import PreparedKeys
@@ -20,7 +21,7 @@ from luong.kernels.reference import (
     dot_scores,
     global_context,
 )
-from luong.kernels.sdpa import dot_attention
+from luong.kernels.sdpa import FEW_QUERIES, dot_attention
 
 __all__ = [
     "additive_attention",
@@ -28,11 +29,15 @@ __all__ = [
     "best_continuations",
     "dot_attention",
     "dot_scores",
+    "few_rows_product",
     "global_context",
+    "int8_product",
     "local_context",
     "local_scores",
+    "log_softmax",
     "lstm_update",
     "prepare_keys",
+    "softmax_context",
 ]
 
 
@@ -148,13 +153,13 @@ def best_continuations(
     count: int,
     end: int,
     never: tuple[int, ...],
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> Continuations:
     """See `luong.kernels.best_continuations`."""
-    arguments = (only_end, min(count, scores.shape[1] * log_probabilities.shape[1]), end, never)
+    arguments = (only_end, count, end, never)
     if operators.traced(log_probabilities):
         return reference.best_continuations(scores, log_probabilities, *arguments)
     wide = at_least_float32(log_probabilities)
-    return cpu_calls.best_continuations(scores, wide, *arguments)
+    return Continuations(*small_calls.best_continuations(scores, wide, *arguments))
 
 
 def lstm_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
@@ -163,9 +168,46 @@ def lstm_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     # A compiler fuses such passes itself.
     if not _all_float32(cell) or operators.traced(gates):
         return reference.lstm_update(gates, cell)
+    if not (torch.is_grad_enabled() and (gates.requires_grad or cell.requires_grad)):
+        return small_calls.lstm_update(gates, cell)
     compute: Any = operators.LSTMUpdate.apply
     new: tuple[Tensor, Tensor] = compute(gates, cell)
     return new
+
+
+def softmax_context(scores: Tensor, value: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """See `luong.kernels.softmax_context`."""
+    scores, value = at_least_float32(scores), at_least_float32(value)
+    derived = torch.is_grad_enabled() and (scores.requires_grad or value.requires_grad)
+    many = scores.shape[1] >= FEW_QUERIES  # for them, products are faster
+    if derived or many or not _all_float32(scores, value) or operators.traced(scores):
+        return reference.softmax_context(scores, value, mask)
+    return small_calls.softmax_context(scores, value, mask)
+
+
+def log_softmax(logits: Tensor) -> Tensor:
+    """See `luong.kernels.log_softmax`."""
+    logits = at_least_float32(logits)
+    derived = torch.is_grad_enabled() and logits.requires_grad
+    if derived or not _all_float32(logits) or operators.traced(logits):
+        return reference.log_softmax(logits)
+    return small_calls.log_softmax(logits)
+
+
+def few_rows_product(inputs: Tensor, weight: Tensor, start: Tensor | None) -> Tensor:
+    """See `luong.kernels.few_rows_product`."""
+    if not _all_float32(inputs, weight) or operators.traced(inputs):
+        return reference.few_rows_product(inputs, weight, start)
+    return small_calls.few_rows_product(inputs, weight, start)
+
+
+def int8_product(
+    inputs: Tensor, weight: Tensor, scales: Tensor, packed: Any, start: Tensor | None
+) -> Tensor:
+    """See `luong.kernels.int8_product`."""
+    if packed is None or operators.traced(inputs):
+        return reference.int8_product(inputs, weight, scales, packed, start)
+    return small_calls.int8_product(inputs, packed, scales.shape[0], start)
 
 
 def _exponentials(key: Tensor) -> tuple[Tensor, Tensor]:

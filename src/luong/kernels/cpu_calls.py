@@ -15,7 +15,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from luong.kernels import cpu_additive, cpu_continuations, cpu_local, cpu_lstm
+from luong.kernels import cpu_additive, cpu_local, cpu_lstm
 from luong.kernels.cpu_additive import PAD, padded
 from luong.kernels.threads import share
 
@@ -23,7 +23,7 @@ from luong.kernels.threads import share
 SMALL = 2**21
 
 # What a unit of an LSTM takes, in terms of a sum.
-_LSTM_WORK = 20
+LSTM_WORK = 20
 
 # Elements from which memory is taken in huge pages.
 LARGE = 2**22
@@ -61,7 +61,7 @@ def additive_scores(
     scores = empty(batch, steps, source)
     arrays = (*_sides(query, key, powers, maxima), _padded_weight(weight))
     out = (_rows(scores),)
-    _by_rows(batch * steps, source * size, cpu_additive.score, (*arrays, steps), out)
+    by_rows(batch * steps, source * size, cpu_additive.score, (*arrays, steps), out)
     return scores
 
 
@@ -94,7 +94,7 @@ def band_scores(
     arrays = (*_sides(query, key, powers, maxima), _padded_weight(weight), _flat(centres))
     out = (_rows(scores),)
     rest = (steps, key.shape[1])
-    _by_rows(batch * steps, width * size, cpu_local.band_score, (*arrays, *rest), out)
+    by_rows(batch * steps, width * size, cpu_local.band_score, (*arrays, *rest), out)
     return scores
 
 
@@ -126,7 +126,7 @@ def band_dot(query: Tensor, key: Tensor, centres: Tensor, width: int) -> Tensor:
     scores = empty(batch, steps, width)
     arrays = (_rows(query), _rows(key), _flat(centres), steps, key.shape[1])
     out = (_rows(scores),)
-    _by_rows(batch * steps, width * size, cpu_local.band_dot, arrays, out)
+    by_rows(batch * steps, width * size, cpu_local.band_dot, arrays, out)
     return scores
 
 
@@ -137,7 +137,7 @@ def band_sum(weights: Tensor, value: Tensor, centres: Tensor) -> Tensor:
     context = empty(batch, steps, size)
     arrays = (_rows(weights), _rows(value), _flat(centres), steps, value.shape[1])
     out = (_rows(context),)
-    _by_rows(batch * steps, width * size, cpu_local.band_sum, arrays, out)
+    by_rows(batch * steps, width * size, cpu_local.band_sum, arrays, out)
     return context
 
 
@@ -153,37 +153,13 @@ def band_spread(weights: Tensor, rows: Tensor, centres: Tensor, source: int) -> 
     return spread
 
 
-def best_continuations(
-    scores: Tensor,
-    log_probabilities: Tensor,
-    only_end: Tensor,
-    count: int,
-    end: int,
-    never: tuple[int, ...],
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Values, beams and tokens (n, count), see `cpu_continuations`."""
-    sentences, width = scores.shape
-    values = torch.empty(sentences, count)
-    beams, tokens = (torch.empty(sentences, count, dtype=torch.int64) for _ in range(2))
-    arrays = (
-        _rows(scores),
-        _rows(log_probabilities),
-        _flat(only_end),
-        end,
-        numpy.array(never, numpy.int64),
-    )
-    out = (_array(values), _array(beams), _array(tokens))
-    _by_rows(sentences, width * log_probabilities.shape[1], cpu_continuations.best, arrays, out)
-    return values, beams, tokens
-
-
 def lstm_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, ...]:
     """New hidden state and cell (rows, H), and what the backward wants: see `cpu_lstm.update`."""
     rows, size = cell.shape
     kept = empty(rows, 4 * size), empty(rows, size)
     new = empty(rows, size), empty(rows, size)
     out = tuple(_array(tensor) for tensor in (*kept, *new))
-    _by_rows(rows, _LSTM_WORK * size, cpu_lstm.update, (_rows(gates), _rows(cell)), out)
+    by_rows(rows, LSTM_WORK * size, cpu_lstm.update, (_rows(gates), _rows(cell)), out)
     return *new, *kept
 
 
@@ -194,7 +170,7 @@ def lstm_gradients(
     arrays = tuple(_rows(x) for x in (activated, squashed, cell, to_hidden, to_cell))
     gradients = torch.empty_like(activated), empty(*cell.shape)
     out = tuple(_array(gradient) for gradient in gradients)
-    _by_rows(len(cell), _LSTM_WORK * cell.shape[1], cpu_lstm.gradients, arrays, out)
+    by_rows(len(cell), LSTM_WORK * cell.shape[1], cpu_lstm.gradients, arrays, out)
     return gradients
 
 
@@ -219,7 +195,7 @@ def _gradients(
     )
 
 
-def _by_rows(
+def by_rows(
     rows: int,
     work: int,
     function: Callable[..., None],
@@ -299,7 +275,7 @@ def _sides(query: Tensor, key: Tensor, powers: Tensor, maxima: Tensor) -> tuple[
 def _exponentiate(rows: Any, powers: Any, maxima: Any) -> None:
     # An exponential takes as long as some eight terms of a score.
     work = 8 * rows.shape[1]
-    _by_rows(rows.shape[0], work, cpu_additive.exponentiate, (rows,), (powers, maxima))
+    by_rows(rows.shape[0], work, cpu_additive.exponentiate, (rows,), (powers, maxima))
 
 
 def _padded_weight(weight: Tensor) -> Any:

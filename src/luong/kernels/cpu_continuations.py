@@ -9,13 +9,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from luong.kernels.compiled import compiled
+from luong.kernels.compiled import compiled, exponential, flags, floats, integers
 
 Floats = NDArray[np.float32]
 
 _BLOCK = 64
 _LEAST = np.float32(-np.inf)
 _MOST = np.float32(np.inf)
+_HALF = np.float32(0.5)
 
 
 @compiled
@@ -51,39 +52,110 @@ def _enter(
 
 
 @compiled
-def best(
+def _rank(
     scores: Floats,
-    log_probabilities: Floats,
-    only_end: NDArray[np.bool_],
+    rows: Floats,
+    only_end: bool,
     end: int,
     never: NDArray[np.int64],
-    first: int,
-    last: int,
     values: Floats,
     beams: NDArray[np.int64],
     tokens: NDArray[np.int64],
 ) -> None:
-    """The lists of the sentences [first, last), as long as the rows of `values`."""
-    width = scores.shape[1]
-    size = log_probabilities.shape[1]
+    """The best continuations of one sentence, as many as `values` holds."""
+    size = rows.shape[1]
+    for beam in range(scores.shape[0]):
+        score = scores[beam]
+        if not score > _LEAST:
+            continue
+        row = rows[beam]
+        if only_end:
+            _enter(score + row[end], beam, end, values, beams, tokens)
+            continue
+        for start in range(0, size, _BLOCK):
+            stop = min(start + _BLOCK, size)
+            if not score + _largest(row[start:stop]) > values[-1]:
+                continue
+            for token in range(start, stop):
+                value = score + row[token]
+                if value > values[-1] and not (never == token).any():
+                    _enter(value, beam, token, values, beams, tokens)
+
+
+@compiled
+def best(  # noqa: PLR0913 - addresses and sizes
+    scores: int,
+    log_probabilities: int,
+    only_end: int,
+    never: int,
+    width: int,
+    size: int,
+    nevers: int,
+    count: int,
+    end: int,
+    first: int,
+    last: int,
+    going: int,
+    beams: int,
+    tokens: int,
+    ended: int,
+) -> None:
+    """How the beams of the sentences [first, last) go on, and which of them end.
+
+    `scores` is the address of (n, width); so are `log_probabilities` (n * width, size), `only_end`
+    (n), `never` (nevers), and of the results `going`, `beams` and `tokens` (n, count),
+    and `ended` (n, width).
+    """
+    before, rows = floats(scores, last, width), floats(log_probabilities, last * width, size)
+    only_ends, excluded = flags(only_end, 1, last)[0], integers(never, 1, nevers)[0]
+    best_scores, ends = floats(going, last, count), floats(ended, last, width)
+    best_beams, best_tokens = integers(beams, last, count), integers(tokens, last, count)
+    values = np.empty(2 * count, np.float32)
+    found_beams = np.empty(2 * count, np.int64)
+    found_tokens = np.empty(2 * count, np.int64)
     for sentence in range(first, last):
-        top = values[sentence]
-        top[:] = _LEAST
-        beams[sentence] = 0
-        tokens[sentence] = 0
-        for beam in range(width):
-            score = scores[sentence, beam]
-            if not score > _LEAST:
-                continue
-            row = log_probabilities[sentence * width + beam]
-            if only_end[sentence]:
-                _enter(score + row[end], beam, end, top, beams[sentence], tokens[sentence])
-                continue
-            for start in range(0, size, _BLOCK):
-                stop = min(start + _BLOCK, size)
-                if not score + _largest(row[start:stop]) > top[-1]:
-                    continue
-                for token in range(start, stop):
-                    value = score + row[token]
-                    if value > top[-1] and not (never == token).any():
-                        _enter(value, beam, token, top, beams[sentence], tokens[sentence])
+        values[:] = _LEAST
+        own = rows[sentence * width : (sentence + 1) * width]
+        ends_now = only_ends[sentence]
+        _rank(before[sentence], own, ends_now, end, excluded, values, found_beams, found_tokens)
+        best_scores[sentence] = _LEAST
+        best_beams[sentence] = 0
+        best_tokens[sentence] = 0
+        ends[sentence] = _LEAST
+        place = 0
+        for rank in range(2 * count):
+            if not values[rank] > _LEAST:
+                break
+            if found_tokens[rank] != end:
+                if place < count:
+                    best_scores[sentence, place] = values[rank]
+                    best_beams[sentence, place] = found_beams[rank]
+                    best_tokens[sentence, place] = found_tokens[rank]
+                    place += 1
+            elif rank < count:
+                ends[sentence, found_beams[rank]] = values[rank]
+
+
+@compiled
+def _log_softmax(row: Floats, out: Floats) -> None:
+    top = _largest(row)
+    total = np.float64(0.0)
+    for start in range(0, row.shape[0], _BLOCK):
+        part = np.float32(0.0)
+        for c in range(start, min(start + _BLOCK, row.shape[0])):
+            part += exponential((row[c] - top) * _HALF)
+        total += part
+    normalizer = np.float32(top + np.log(total))
+    for c in range(row.shape[0]):
+        out[c] = row[c] - normalizer
+
+
+@compiled
+def log_softmax(logits: int, size: int, first: int, last: int, out: int) -> None:
+    """The logarithms of the softmax of the rows [first, last), which differ in no other way.
+
+    `logits` is the address of (rows, size); so is the result `out`.
+    """
+    rows, logs = floats(logits, last, size), floats(out, last, size)
+    for row in range(first, last):
+        _log_softmax(rows[row], logs[row])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from luong.kernels.compiled import compiled, exponential
+from luong.kernels.compiled import compiled, exponential, floats
 
 Floats = NDArray[np.float32]
 
@@ -43,6 +43,25 @@ def _multiply(left: Floats, right: Floats, out: Floats) -> None:
 
 
 @compiled
+def _update_row(
+    gates: Floats,
+    cell: Floats,
+    activated: Floats,
+    squashed: Floats,
+    new_hidden: Floats,
+    new_cell: Floats,
+) -> None:
+    size = cell.shape[0]
+    a = activated
+    _sigmoid(gates[: 2 * size], a[: 2 * size])
+    _tanh(gates[2 * size : 3 * size], a[2 * size : 3 * size])
+    _sigmoid(gates[3 * size :], a[3 * size :])
+    _combine(a[:size], a[size : 2 * size], a[2 * size : 3 * size], cell, new_cell)
+    _tanh(new_cell, squashed)
+    _multiply(a[3 * size :], squashed, new_hidden)
+
+
+@compiled
 def update(
     gates: Floats,
     cell: Floats,
@@ -58,15 +77,25 @@ def update(
     What the backward wants is kept: the gates after their functions in `activated`, and
     tanh(new cell) in `squashed`.
     """
-    size = cell.shape[1]
     for row in range(first, last):
-        a = activated[row]
-        _sigmoid(gates[row, : 2 * size], a[: 2 * size])
-        _tanh(gates[row, 2 * size : 3 * size], a[2 * size : 3 * size])
-        _sigmoid(gates[row, 3 * size :], a[3 * size :])
-        _combine(a[:size], a[size : 2 * size], a[2 * size : 3 * size], cell[row], new_cell[row])
-        _tanh(new_cell[row], squashed[row])
-        _multiply(a[3 * size :], squashed[row], new_hidden[row])
+        _update_row(
+            gates[row], cell[row], activated[row], squashed[row], new_hidden[row], new_cell[row]
+        )
+
+
+@compiled
+def update_only(
+    gates: int, cell: int, size: int, first: int, last: int, new_hidden: int, new_cell: int
+) -> None:
+    """The same where nothing need be kept.
+
+    `gates` is the address of (rows, 4H); so are the others, of (rows, H).
+    """
+    activated, squashed = np.empty(4 * size, np.float32), np.empty(size, np.float32)
+    given, before = floats(gates, last, 4 * size), floats(cell, last, size)
+    hidden, after = floats(new_hidden, last, size), floats(new_cell, last, size)
+    for row in range(first, last):
+        _update_row(given[row], before[row], activated, squashed, hidden[row], after[row])
 
 
 @compiled

@@ -33,9 +33,13 @@ OPERATIONS = (
     "dot_attention",
     "additive_attention",
     "global_context",
+    "softmax_context",
     "local_scores",
     "local_context",
     "lstm_update",
+    "few_rows_product",
+    "int8_product",
+    "log_softmax",
     "best_continuations",
 )
 
@@ -214,6 +218,8 @@ def _named(backend: str | None) -> str:
 
 
 def _checked(name: str) -> str:
+    if name == "auto":
+        return name
     known = ["auto", *(backend.name for backend in BACKENDS)]
     if name not in known:
         raise UserError(f"'{name}' is not a kernel backend.{nearest(name, known)}")

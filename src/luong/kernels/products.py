@@ -1,7 +1,8 @@
-"""Matrix products in float32 on a CPU, by oneDNN.
+"""Matrix products in float32 on a CPU: of a few rows by our own loops, else by oneDNN.
 
-torch's own `linear` takes another library, which at the few rows of a recurrent step or of a beam
-search reaches half to two thirds of oneDNN's rate. The accuracy is that of float32 sums in both.
+torch's own `linear` takes another library, which at the rows of a recurrent step or of a beam
+search reaches half to two thirds of oneDNN's rate; of the beams of one sentence our loops reach
+twice that. The accuracy is that of float32 sums in all of them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from luong.kernels.dispatch import plain_torch
+from luong.kernels.dispatch import compute, plain_torch
 
 Library = Literal["onednn", "default"]
 
@@ -23,6 +24,9 @@ _library: ContextVar[Library] = ContextVar("luong_products", default="onednn")
 
 # With a transposed matrix and many rows the default library is the faster one.
 _MANY_ROWS = 256
+
+# Up to so many rows our own loops are faster than oneDNN.
+_FEW_ROWS = 12
 
 
 @contextmanager
@@ -61,7 +65,7 @@ def linear(inputs: Tensor, weight: Tensor, start: Tensor | None = None) -> Tenso
     if torch.is_grad_enabled() and _wants_gradient(inputs, weight, start):
         result: Tensor = _Linear.apply(inputs, weight, start)  # type: ignore[no-untyped-call]
         return result
-    return _onednn_product(inputs, weight, start)
+    return _product(inputs, weight, start)
 
 
 def multiply(inputs: Tensor, weight: Tensor, start: Tensor | None = None) -> Tensor:
@@ -74,7 +78,7 @@ def multiply(inputs: Tensor, weight: Tensor, start: Tensor | None = None) -> Ten
     """
     if not _by_onednn(inputs, weight):
         return _by_default(inputs, weight, start)
-    return _onednn_product(inputs, weight, start)
+    return _product(inputs, weight, start)
 
 
 # Absent from builds of torch without oneDNN.
@@ -104,7 +108,12 @@ def _by_default(inputs: Tensor, weight: Tensor, start: Tensor | None) -> Tensor:
     return torch.addmm(start.to(inputs.dtype), inputs, weight.t())
 
 
-def _onednn_product(inputs: Tensor, weight: Tensor, start: Tensor | None) -> Tensor:
+def _product(inputs: Tensor, weight: Tensor, start: Tensor | None) -> Tensor:
+    rows = inputs.numel() // inputs.shape[-1]
+    if rows <= _FEW_ROWS and weight.is_contiguous():
+        flat = inputs.reshape(rows, -1)
+        product: Tensor = compute("few_rows_product", inputs, None, flat, weight, start)
+        return product.view(*inputs.shape[:-1], weight.shape[0])
     if start is None or start.dim() == 1:
         return _onednn(inputs, weight, start, "none", [], "")  # type: ignore[no-any-return]
     return _onednn.binary(inputs, start.contiguous(), weight, None, "add")  # type: ignore[no-any-return]
@@ -119,7 +128,7 @@ class _Linear(torch.autograd.Function):
     def forward(ctx: Any, inputs: Tensor, weight: Tensor, start: Tensor | None) -> Tensor:
         ctx.is_bias = start is not None and start.dim() == 1
         ctx.save_for_backward(inputs, weight)
-        return _onednn_product(inputs, weight, start)
+        return _product(inputs, weight, start)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:

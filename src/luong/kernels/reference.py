@@ -6,6 +6,8 @@ Eager torch, so any dtype and device, second derivatives, vmap and export work. 
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -117,6 +119,34 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
 def global_context(weights: Tensor, value: Tensor) -> Tensor:
     """See `luong.kernels.global_context`."""
     return at_least_float32(weights) @ at_least_float32(value)
+
+
+def softmax_context(scores: Tensor, value: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """See `luong.kernels.softmax_context`."""
+    weights = masked_softmax(at_least_float32(scores), mask)
+    return global_context(weights, value), weights
+
+
+def log_softmax(logits: Tensor) -> Tensor:
+    """See `luong.kernels.log_softmax`."""
+    return torch.log_softmax(at_least_float32(logits), -1)
+
+
+def few_rows_product(inputs: Tensor, weight: Tensor, start: Tensor | None) -> Tensor:
+    """See `luong.kernels.few_rows_product`."""
+    product = inputs @ weight.t()
+    return product if start is None else product + start
+
+
+def int8_product(
+    inputs: Tensor, weight: Tensor, scales: Tensor, packed: Any, start: Tensor | None
+) -> Tensor:
+    """See `luong.kernels.int8_product`."""
+    largest = inputs.abs().amax(-1, keepdim=True).clamp_min(1e-30)
+    whole = (inputs * (63 / largest)).round()
+    sums = whole.double() @ weight.double().t()  # exact
+    product = sums.float() * scales * (largest / 63)
+    return product if start is None else product + start
 
 
 def lstm_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:

@@ -18,8 +18,12 @@ from luong.kernels.reference import (
     at_least_float32,
     attended,
     dot_scores,
+    few_rows_product,
     global_context,
+    int8_product,
+    log_softmax,
     lstm_update,
+    softmax_context,
 )
 from luong.kernels.sdpa import dot_attention
 from luong.kernels.triton_additive import parts, prepare
@@ -31,11 +35,15 @@ __all__ = [
     "best_continuations",
     "dot_attention",
     "dot_scores",
+    "few_rows_product",
     "global_context",
+    "int8_product",
     "local_context",
     "local_scores",
+    "log_softmax",
     "lstm_update",
     "prepare_keys",
+    "softmax_context",
 ]
 
 triton_operators.register()

@@ -56,11 +56,7 @@ class DecoderState(NamedTuple):
         Args:
             rows: Integer indices (n,).
         """
-        return DecoderState(*(part[rows] for part in self))
-
-    def repeat(self, times: int) -> DecoderState:
-        """Each row so many times, one beside the other."""
-        return DecoderState(*(part.repeat_interleave(times, 0) for part in self))
+        return DecoderState(*(part.index_select(0, rows) for part in self))
 
 
 class Decoded(NamedTuple):

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from luong import kernels
 from luong.kernels import products
 
-_LEVELS = 63
 _LEAST = 1e-30  # the scale of a row of zeros
 
 
@@ -73,7 +73,10 @@ class QuantizedMatrix(nn.Module):
 
     def rows(self, numbers: Tensor) -> Tensor:
         """Rows in float32: integers (...) to (..., inputs)."""
-        return self.values[numbers].float() * self.scales[numbers].unsqueeze(-1)
+        flat = numbers.flatten()
+        scales = self.scales.index_select(0, flat).unsqueeze(1)
+        rows = self.values.index_select(0, flat).float().mul_(scales)
+        return rows.view(*numbers.shape, -1)
 
     def selected(self, numbers: Tensor) -> QuantizedMatrix:
         """The matrix of the given rows (n,), in their order."""
@@ -92,14 +95,14 @@ class QuantizedMatrix(nn.Module):
             start: Added to the product: (outputs), or of the shape of the result.
         """
         inputs = parts[0] if len(parts) == 1 else torch.cat(parts, -1)
-        if self._packed is None:
-            product = functional.linear(inputs, self._wide)  # type: ignore[arg-type]
+        if self._wide is not None:
+            product = functional.linear(inputs, self._wide)
             return product if start is None else product + start
-        scale = inputs.abs().amax(-1, keepdim=True).clamp_min_(_LEAST)
-        product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
-            inputs / scale, 1 / _LEVELS, _LEVELS + 1, self._packed
-        )
-        return product * scale if start is None else torch.addcmul(start, product, scale)
+        rows = inputs.reshape(-1, inputs.shape[-1])
+        if start is not None and start.dim() > 1:
+            start = start.reshape(rows.shape[0], -1)
+        product = kernels.int8_product(rows, self.values, self.scales, self._packed, start)
+        return product.view(*inputs.shape[:-1], self.scales.shape[0])
 
 
 def _has_products() -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
-import torch
 from torch import Tensor, nn
 
+from luong import kernels
 from luong.attention import Memory
 from luong.config import ModelConfig
 from luong.models.copying import CopyMemory, mixed
@@ -183,11 +183,8 @@ class Seq2Seq(nn.Module):
             copying, memory = memory, memory.memory
         embedded = self._embedded(self.target_embedding, tokens)
         state, decoded = self.decoder.gated_step(embedded, state, memory)
-        logits = (output or self.output)(decoded.attentional)
+        logs = kernels.log_softmax((output or self.output)(decoded.attentional))
         weights = cast(Tensor, decoded.weights)
-        if logits.dtype in (torch.float16, torch.bfloat16):
-            logits = logits.float()
-        logs = torch.log_softmax(logits, -1)
         if copying is None or decoded.gates is None:
             return state, StepOutput(logs, weights)
         logs, copied = mixed(logs, decoded.gates, weights, copying)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import NamedTuple, Protocol, Self, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,18 +17,10 @@ from luong.text.vocabulary import BEGIN, END, PAD
 
 
 class Rows(Protocol):
-    """Values with one row per sentence; the memory of a search is such a thing."""
+    """Values with one row per sentence, as a memory, or per hypothesis, as a decoder's state."""
 
     def select(self, rows: Tensor) -> Self:
         """Give the same values for these rows, (n,) int64, in this order."""
-        ...
-
-
-class State(Rows, Protocol):
-    """What a step hands to the next, one row per hypothesis."""
-
-    def repeat(self, count: int) -> Self:
-        """Give every row `count` times, the copies of a row side by side."""
         ...
 
 
@@ -45,7 +38,7 @@ class Output(Protocol):
         ...
 
 
-StateT = TypeVar("StateT", bound=State)
+StateT = TypeVar("StateT", bound=Rows)
 MemoryT = TypeVar("MemoryT", bound=Rows)
 Step = Callable[[Tensor, StateT, MemoryT], tuple[StateT, Output]]
 
@@ -80,13 +73,13 @@ class _Finished(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """What is kept of a step to trace hypotheses back."""
+    """What is kept of a step to trace hypotheses back; there is one beam in the first step."""
 
     sentences: Tensor  # (n,), ascending
     tokens: Tensor  # (n, K): what each beam was continued with
     parents: Tensor  # (n, K): the beam that it continues
-    weights: Tensor  # (n, K, S): attention of the beams before they were continued
-    copied: Tensor | None  # (n, K): shares of copying in the tokens
+    weights: Tensor  # (n, beams, S): attention of the beams before they were continued
+    copied: Tensor  # (n, K): shares of copying in the tokens; (0) where nothing is copied
 
 
 def beam_search(
@@ -113,10 +106,10 @@ def beam_search(
 
     Args:
         step: `step(tokens, state, memory) -> (state, output)` without side effects; tokens (rows,)
-            int64 with rows = sentences * beam_size, sentence by sentence; output has
-            `log_probabilities` (rows, V) and `weights` (rows, S), and may have `copied`, a share
-            of each probability (rows, V).
-        state: The state before the first token, one row per sentence; has `select` and `repeat`.
+            int64, sentence by sentence: one for each sentence in the first step, afterwards
+            beam_size; output has `log_probabilities` (rows, V) and `weights` (rows, S), and may
+            have `copied`, a share of each probability (rows, V).
+        state: The state before the first token, one row per sentence; has `select`.
         memory: What the state attends to, one row per sentence; has `select`.
         beam_size: K, the hypotheses kept per sentence.
         max_lengths: Most tokens of each output, the end symbol not counted, (B,) int64, on the
@@ -149,111 +142,113 @@ def beam_search(
 
     device, count = max_lengths.device, len(max_lengths)
     sentences = torch.arange(count, device=device)
-    scores = torch.full((count, beam_size), -inf, device=device)
-    scores[:, 0] = 0.0  # the beams start alike: all but one are dead until they differ
-    tokens = torch.full((count * beam_size,), BEGIN, device=device)
-    nowhere = torch.zeros((count, beam_size), dtype=torch.int64, device=device)
-    finished = _Finished(torch.full_like(scores, -inf), scores.clone(), nowhere, nowhere.clone())
+    limits = max_lengths
+    scores = torch.zeros((count, 1), device=device)
+    tokens = torch.full((count,), BEGIN, device=device)
+    finished = _nothing_finished(count, beam_size, device)
+    bars = torch.full((count,), -inf, device=device)  # what a sentence goes on for, if it beats it
     history: list[_Step] = []
-    prefixes = tokens.new_zeros(len(tokens), 0)
-    state = state.repeat(beam_size)
+    prefixes = tokens.new_zeros(count, 0)
 
     while len(sentences):
-        length = len(history)
+        length, width = len(history), scores.shape[1]
         state, output = step(tokens, state, memory)
-        full = max_lengths[sentences] <= length
+        full = limits <= length
         logs = without_repeats(output.log_probabilities, prefixes, block_ngrams)
         if length < min_length:
             logs = without_end(logs, full)
-        values, beams, symbols = kernels.best_continuations(
-            scores, logs, full, 2 * beam_size, end=END, never=(PAD, BEGIN)
+        scores, parents, tokens, ended = kernels.best_continuations(
+            scores, logs, full, beam_size, end=END, never=(PAD, BEGIN)
         )
+        weights = output.weights.view(len(sentences), width, -1)
+        history.append(_Step(sentences, tokens, parents, weights, _shares(output, parents, tokens)))
 
         divisor = length_divisor(normalization, length + 1, alpha)
-        ends = symbols == END
-        ended = torch.where(ends, values, -inf)[:, :beam_size]
         if bool((ended > -inf).any()):
-            _finish(finished, sentences, ended, beams[:, :beam_size], length, divisor)
+            _finish(finished, sentences, ended, length, divisor)
+            # A model with few tokens soon has K poor ends: go on while the best may be to come.
+            best, worst = finished.scores[sentences][:, [0, -1]].unbind(1)
+            bars = torch.where(worst > -inf, best, -inf)
 
-        going = ends.to(torch.int8).sort(dim=1, stable=True).indices[:, :beam_size]
-        scores, parents, chosen = (x.gather(1, going) for x in (values, beams, symbols))
-        weights = output.weights.reshape(len(sentences), beam_size, -1)
-        history.append(_Step(sentences, chosen, parents, weights, _shares(output, parents, chosen)))
-
-        # A model with few tokens soon has K poor ends: go on while the best may be still to come.
-        best, worst = finished.scores[sentences][:, [0, -1]].unbind(1)
-        ahead = scores[:, 0] / divisor > best
-        live = (scores[:, 0] > -inf) & ((worst == -inf) | ahead)
-        kept = live.nonzero()[:, 0]
-        if not len(kept):
-            break
-        if len(kept) < len(sentences):
-            sentences, scores, memory = sentences[kept], scores[kept], memory.select(kept)
-        tokens = chosen[kept].flatten()
-        rows = (kept[:, None] * beam_size + parents[kept]).flatten()
-        state = state.select(rows)
+        live = scores[:, 0] / divisor > bars
+        if bool(live.all()):
+            firsts = torch.arange(0, len(sentences) * width, width, device=device)
+        else:
+            kept = live.nonzero()[:, 0]
+            if not len(kept):
+                break
+            sentences, limits, scores, bars, tokens, parents = (
+                part.index_select(0, kept)
+                for part in (sentences, limits, scores, bars, tokens, parents)
+            )
+            memory = memory.select(kept)
+            firsts = kept * width
+        rows = (firsts.unsqueeze(1) + parents).flatten()
+        if beam_size > 1 or len(firsts) < len(live):
+            state = state.select(rows)
+        tokens = tokens.flatten()
         if block_ngrams:
             prefixes = torch.cat((prefixes[rows], tokens.unsqueeze(1)), 1)
     return _trace(history, finished, n_best)
 
 
-def _shares(output: Output, parents: Tensor, chosen: Tensor) -> Tensor | None:
-    """The shares of copying (n, K) in the tokens that the beams are continued with."""
+def _nothing_finished(count: int, beam_size: int, device: torch.device) -> _Finished:
+    scores = torch.full((count, beam_size), -inf, device=device)
+    nowhere = torch.zeros((count, beam_size), dtype=torch.int64, device=device)
+    return _Finished(scores, scores.clone(), nowhere, nowhere.clone())
+
+
+def _shares(output: Output, parents: Tensor, tokens: Tensor) -> Tensor:
+    """The shares of copying (n, K) in the tokens that the beams are continued with, or (0)."""
     copied: Tensor | None = getattr(output, "copied", None)
     if copied is None:
-        return None
+        return parents.new_zeros(0)
     table = copied.view(len(parents), -1, copied.shape[1])
     rows = torch.arange(len(parents), device=parents.device).unsqueeze(1)
-    return table[rows, parents, chosen]
+    return table[rows, parents, tokens]
 
 
 def _finish(
-    finished: _Finished,
-    sentences: Tensor,
-    log_probabilities: Tensor,
-    beams: Tensor,
-    length: int,
-    divisor: float,
+    finished: _Finished, sentences: Tensor, ended: Tensor, length: int, divisor: float
 ) -> None:
     """Put hypotheses that ended now among the finished ones, and keep the best, in place."""
-    ended = _Finished(
-        log_probabilities / divisor, log_probabilities, torch.full_like(beams, length), beams
-    )
+    beams = torch.arange(ended.shape[1], device=ended.device).expand(ended.shape)
+    new = _Finished(ended / divisor, ended, torch.full_like(beams, length), beams)
     both = [
-        torch.cat((old[sentences], new), dim=1) for old, new in zip(finished, ended, strict=True)
+        torch.cat((old[sentences], part), dim=1) for old, part in zip(finished, new, strict=True)
     ]
-    order = both[0].sort(dim=1, descending=True, stable=True).indices[:, : beams.shape[1]]
+    order = both[0].sort(dim=1, descending=True, stable=True).indices
     for old, merged in zip(finished, both, strict=True):
-        old[sentences] = merged.gather(1, order)
+        old[sentences] = merged.gather(1, order[:, : old.shape[1]])
 
 
 def _trace(history: list[_Step], finished: _Finished, n_best: int) -> list[list[Hypothesis]]:
     """Follow the best finished hypotheses from their ends to their first tokens."""
     hypotheses: list[list[Hypothesis]] = [[] for _ in range(len(finished.scores))]
-    places = (finished.scores[:, :n_best] > -inf).nonzero(as_tuple=True)
-    if not len(places[0]):
+    fields = [field[:, :n_best].detach().cpu().numpy() for field in finished]
+    places = (fields[0] > -inf).nonzero()
+    sentence = places[0]
+    if not len(sentence):
         return hypotheses
-    sentence, (scores, log_probabilities, lengths, beams) = (
-        places[0],
-        (field[places] for field in finished),
-    )
-    ids = torch.zeros((len(sentence), len(history)), dtype=torch.int64, device=sentence.device)
+    scores, log_probabilities, lengths, beams = (field[places] for field in fields)
+    ids = np.zeros((len(sentence), len(history)), np.int64)
     source_length = history[0].weights.shape[2]
-    attention = history[0].weights.new_zeros((*ids.shape, source_length))
-    copied = attention.new_zeros(ids.shape)
+    attention = torch.zeros(*ids.shape, source_length, dtype=history[0].weights.dtype)
+    rows = attention.numpy()
+    copied = np.zeros(ids.shape)
     for time in range(len(history) - 1, -1, -1):
-        step = history[time]
-        longer = (lengths > time).nonzero()[:, 0]
-        slots = torch.searchsorted(step.sentences, sentence[longer])
-        ids[longer, time] = step.tokens[slots, beams[longer]]
-        if step.copied is not None:
-            copied[longer, time] = step.copied[slots, beams[longer]]
-        beams[longer] = step.parents[slots, beams[longer]]
-        reached = (lengths >= time).nonzero()[:, 0]
-        slots = torch.searchsorted(step.sentences, sentence[reached])
-        attention[reached, time] = step.weights[slots, beams[reached]]
-    copies = history[0].copied is not None
-    for row, (index, length, score, log_probability, tokens, shares) in enumerate(
+        present, tokens, parents, weights, shares = (
+            part.detach().cpu().numpy() for part in history[time]
+        )
+        # What ended before is elsewhere: it is looked at, but not followed.
+        slots = np.searchsorted(present, sentence).clip(max=len(present) - 1)
+        ids[:, time] = tokens[slots, beams]
+        if shares.size:
+            copied[:, time] = shares[slots, beams]
+        beams = np.where(lengths > time, parents[slots, beams], beams)
+        rows[:, time] = weights[slots, beams]
+    copies = history[0].copied.numel() > 0
+    for row, (index, length, score, log_probability, output, shares) in enumerate(
         zip(
             sentence.tolist(),
             lengths.tolist(),
@@ -266,7 +261,7 @@ def _trace(history: list[_Step], finished: _Finished, n_best: int) -> list[list[
     ):
         hypotheses[index].append(
             Hypothesis(
-                tokens[:length],
+                output[:length],
                 score,
                 log_probability,
                 attention[row, : length + 1],

@@ -35,10 +35,6 @@ class Members(NamedTuple):
         """The same for these rows (integers), in their order."""
         return Members(tuple(value.select(rows) for value in self.values))
 
-    def repeat(self, count: int) -> Members:
-        """Each row so many times, one beside the other."""
-        return Members(tuple(value.repeat(count) for value in self.values))
-
 
 Step = Callable[[Tensor, Any, Any], tuple[Any, Any]]
 

@@ -1,0 +1,84 @@
+"""Loops around products with int8 matrices on the CPU: rows made whole numbers, and back.
+
+Each is one pass over the rows; of torch's operations it takes six.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luong.kernels.compiled import compiled, floats, nearest
+
+Floats = NDArray[np.float32]
+
+_ABSOLUTE = np.int32(0x7FFFFFFF)
+_FINITE = np.float32(3.4e38)
+_LEVELS = np.float32(63.0)
+_LEAST = np.float32(1e-30)  # the largest of a row of zeros
+_ZERO = np.float32(0.0)
+
+
+@compiled
+def _largest(row: Floats) -> np.float32:
+    """The largest absolute value. As bits, those of NaN are above all others."""
+    bits = np.int32(0)
+    for c in range(row.shape[0]):
+        bits = max(bits, np.int32(np.float32(row[c]).view(np.int32) & _ABSOLUTE))
+    return np.int32(bits).view(np.float32)
+
+
+@compiled
+def _divide(row: Floats, factor: np.float32, out: Floats) -> None:
+    for c in range(row.shape[0]):
+        out[c] = nearest(row[c] * factor)
+
+
+@compiled
+def _make_whole(row: Floats, out: Floats) -> np.float32:
+    """Write a row as whole numbers from -63 to 63, and give what to multiply them by."""
+    largest = _largest(row)
+    if largest <= _FINITE:
+        largest = max(largest, _LEAST)
+        _divide(row, _LEVELS / largest, out)
+    else:
+        out[:] = 0  # and 0 times a scale that is not finite is NaN
+    return largest / _LEVELS
+
+
+@compiled
+def make_whole(
+    inputs: int, rows: int, size: int, first: int, last: int, out: int, scales: int
+) -> None:
+    """Rows [first, last) as whole numbers, and what to multiply them by.
+
+    `inputs` is the address of (rows, size); so are, of the results, `out` (rows, size), in
+    float32, and `scales` (rows).
+    """
+    given, whole = floats(inputs, rows, size), floats(out, rows, size)
+    factors = floats(scales, 1, rows)[0]
+    for row in range(first, last):
+        factors[row] = _make_whole(given[row], whole[row])
+
+
+@compiled
+def _scale(row: Floats, scale: np.float32, start: Floats) -> None:
+    for c in range(row.shape[0]):
+        row[c] = start[c] + row[c] * scale
+
+
+@compiled
+def scale_back(
+    products: int, scales: int, start: int, outputs: int, start_rows: int, first: int, last: int
+) -> None:
+    """Multiply rows [first, last) by their scales, and add a start, in place.
+
+    `products` is the address of (rows, outputs); so are `scales` (rows) and `start` (start_rows,
+    outputs), which has a row for each, or one for all, or none.
+    """
+    rows, factors = floats(products, last, outputs), floats(scales, 1, last)[0]
+    added = floats(start, start_rows, outputs)
+    none = np.zeros(0 if start_rows else outputs, np.float32)
+    for row in range(first, last):
+        own = added[min(row, start_rows - 1)] if start_rows else none
+        _scale(rows[row], factors[row], own)

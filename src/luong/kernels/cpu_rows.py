@@ -1,0 +1,71 @@
+"""Products of a few rows with a matrix on the CPU, in loops that read the matrix once.
+
+What takes the time of such a product is bringing the matrix from memory; the libraries are made
+for many rows, and of few they are held up by other things.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luong.kernels.compiled import compiled, floats
+
+Floats = NDArray[np.float32]
+
+_ZERO = np.float32(0.0)
+
+
+@compiled
+def _one(weight: Floats, a: Floats) -> np.float32:
+    total = _ZERO
+    for c in range(weight.shape[0]):
+        total += weight[c] * a[c]
+    return total
+
+
+@compiled
+def _four(
+    weight: Floats, a: Floats, b: Floats, c: Floats, d: Floats
+) -> tuple[np.float32, np.float32, np.float32, np.float32]:
+    first, second, third, fourth = _ZERO, _ZERO, _ZERO, _ZERO
+    for i in range(weight.shape[0]):
+        w = weight[i]
+        first += w * a[i]
+        second += w * b[i]
+        third += w * c[i]
+        fourth += w * d[i]
+    return first, second, third, fourth
+
+
+@compiled
+def multiply(
+    inputs: int,
+    weight: int,
+    start: int,
+    rows: int,
+    size: int,
+    outputs: int,
+    start_rows: int,
+    first: int,
+    last: int,
+    out: int,
+) -> None:
+    """Outputs [first, last) of inputs W^T plus a start.
+
+    `inputs` is the address of (rows, size); so are `weight` (outputs, size), `out` (rows, outputs),
+    and `start` (start_rows, outputs), which has a row for each, or one for all, or none.
+    """
+    x, w = floats(inputs, rows, size), floats(weight, outputs, size)
+    added, y = floats(start, start_rows, outputs), floats(out, rows, outputs)
+    fours = rows - rows % 4
+    for output in range(first, last):
+        for row in range(0, fours, 4):
+            (y[row, output], y[row + 1, output], y[row + 2, output], y[row + 3, output]) = _four(
+                w[output], x[row], x[row + 1], x[row + 2], x[row + 3]
+            )
+        for row in range(fours, rows):
+            y[row, output] = _one(w[output], x[row])
+        if start_rows:
+            for row in range(rows):
+                y[row, output] += added[min(row, start_rows - 1), output]

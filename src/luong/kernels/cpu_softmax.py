@@ -1,0 +1,78 @@
+"""The loop that makes weights and context of the scores of a few queries on the CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luong.kernels.compiled import compiled, exponential, flags, floats
+
+Floats = NDArray[np.float32]
+Bools = NDArray[np.bool_]
+
+_ZERO = np.float32(0.0)
+_HALF = np.float32(0.5)
+_LEAST = np.float32(-np.inf)
+
+
+@compiled
+def _exponentiate(scores: Floats, allowed: Bools, top: np.float32, out: Floats) -> np.float32:
+    total = _ZERO
+    for s in range(scores.shape[0]):
+        power = exponential((scores[s] - top) * _HALF)
+        out[s] = power if allowed[s] else _ZERO
+        total += out[s]
+    return total
+
+
+@compiled
+def _add(weight: np.float32, value: Floats, out: Floats) -> None:
+    for c in range(value.shape[0]):
+        out[c] += weight * value[c]
+
+
+@compiled
+def _attend(
+    scores: Floats, allowed: Bools, value: Floats, weights: Floats, context: Floats
+) -> None:
+    top = _LEAST
+    for s in range(scores.shape[0]):
+        # A NaN is never greater; it comes out by its own exponential.
+        if allowed[s] and scores[s] > top:
+            top = scores[s]
+    total = _exponentiate(scores, allowed, top, weights)
+    context[:] = _ZERO
+    for s in range(scores.shape[0]):
+        if allowed[s]:
+            weights[s] /= total
+            _add(weights[s], value[s], context)
+
+
+@compiled
+def attend(
+    scores: int,
+    value: int,
+    mask: int,
+    steps: int,
+    source: int,
+    size: int,
+    mask_steps: int,
+    first: int,
+    last: int,
+    weights: int,
+    context: int,
+) -> None:
+    """Weights and context of the query rows [first, last), `steps` of them for each source.
+
+    `scores` is the address of (B, T, S); so are `value` (B, S, v), the mask (B, T or 1, S), and of
+    the results `weights` (B, T, S) and `context` (B, T, v).
+    """
+    batch = -(-last // steps)
+    given, made = floats(scores, last, source), floats(weights, last, source)
+    values, contexts = floats(value, batch * source, size), floats(context, last, size)
+    allowed = flags(mask, batch * mask_steps, source)
+    for row in range(first, last):
+        sentence, step = divmod(row, steps)
+        seen = allowed[sentence * mask_steps + min(step, mask_steps - 1)]
+        own = values[sentence * source : (sentence + 1) * source]
+        _attend(given[row], seen, own, made[row], contexts[row])

@@ -1,0 +1,138 @@
+"""Calls of the compiled loops that a decoding step makes, of float32 tensors, without derivatives.
+
+They are small and many: the loops take addresses, since a numpy array of a tensor costs as much as
+an operation of torch. The tensors stay alive in the names of the call that hands their addresses
+in. A wrong size would be read past the end, so all are checked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from luong.kernels import cpu_continuations, cpu_int8, cpu_lstm, cpu_rows, cpu_softmax
+from luong.kernels.cpu_calls import LSTM_WORK, by_rows
+
+# What an exponential takes, in terms of a sum.
+_EXPONENTIAL = 8
+
+# Absent from builds of torch without fbgemm. The overload itself, as choosing it takes time.
+_MULTIPLY: Any = getattr(
+    getattr(torch.ops.quantized, "linear_with_input_q_dq_qweight_dq_output_fp32", None),
+    "default",
+    None,
+)
+
+
+def softmax_context(scores: Tensor, value: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Context (B, T, v) and weights of scores (B, T, S), values (B, S, v), mask (B, T or 1, S)."""
+    batch, steps, source = scores.shape
+    size = value.shape[2]
+    mask_steps = 1 if mask.shape[1] == 1 else steps
+    scores = scores.contiguous()
+    value = _checked(value, batch, source, size)
+    mask = _checked(mask, batch, mask_steps, source, dtype=torch.bool)
+    weights, context = torch.empty(batch, steps, source), torch.empty(batch, steps, size)
+    given = (scores.data_ptr(), value.data_ptr(), mask.data_ptr())
+    sizes = (steps, source, size, mask_steps)
+    out = (weights.data_ptr(), context.data_ptr())
+    by_rows(batch * steps, source * size, cpu_softmax.attend, (*given, *sizes), out)
+    return context, weights
+
+
+def few_rows_product(inputs: Tensor, weight: Tensor, start: Tensor | None) -> Tensor:
+    """The product (rows, outputs) of rows (rows, inputs) with a matrix (outputs, inputs)."""
+    rows, size = inputs.shape
+    outputs = weight.shape[0]
+    inputs, weight = inputs.contiguous(), _checked(weight, outputs, size)
+    start = _start(start, rows, outputs)
+    product = torch.empty(rows, outputs)
+    given = (inputs.data_ptr(), weight.data_ptr(), start.data_ptr(), rows, size)
+    sizes = (outputs, start.shape[0])
+    by_rows(outputs, rows * size, cpu_rows.multiply, (*given, *sizes), (product.data_ptr(),))
+    return product
+
+
+def int8_product(inputs: Tensor, packed: object, outputs: int, start: Tensor | None) -> Tensor:
+    """The product (rows, outputs) of rows (rows, inputs) with a packed matrix."""
+    rows, size = inputs.shape
+    inputs, start = _checked(inputs, rows, size), _start(start, rows, outputs)
+    whole, scales = torch.empty_like(inputs), torch.empty(rows)
+    given, made = (inputs.data_ptr(), rows, size), (whole.data_ptr(), scales.data_ptr())
+    by_rows(rows, size, cpu_int8.make_whole, given, made)
+    # Whole numbers stay what they are with the scale 1 and any zero.
+    product: Tensor = _MULTIPLY(whole, 1.0, 64, packed)
+    read = (product.data_ptr(), scales.data_ptr(), start.data_ptr(), outputs, start.shape[0])
+    by_rows(rows, outputs, cpu_int8.scale_back, read, ())
+    return product
+
+
+def lstm_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+    """New hidden state and cell (rows, H)."""
+    rows, size = cell.shape
+    gates, cell = _checked(gates, rows, 4 * size), cell.contiguous()
+    hidden, new_cell = torch.empty(rows, size), torch.empty(rows, size)
+    given = (gates.data_ptr(), cell.data_ptr(), size)
+    out = (hidden.data_ptr(), new_cell.data_ptr())
+    by_rows(rows, LSTM_WORK * size, cpu_lstm.update_only, given, out)
+    return hidden, new_cell
+
+
+def log_softmax(logits: Tensor) -> Tensor:
+    """Log-probabilities of logits (rows, V)."""
+    rows, size = logits.shape
+    logits = logits.contiguous()
+    logs = torch.empty(rows, size)
+    given = (logits.data_ptr(), size)
+    work = _EXPONENTIAL * size
+    by_rows(rows, work, cpu_continuations.log_softmax, given, (logs.data_ptr(),))
+    return logs
+
+
+def best_continuations(
+    scores: Tensor,
+    log_probabilities: Tensor,
+    only_end: Tensor,
+    count: int,
+    end: int,
+    never: tuple[int, ...],
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Scores, beams and tokens (n, count), and what ended (n, width), see `cpu_continuations`."""
+    sentences, width = scores.shape
+    size = log_probabilities.shape[1]
+    scores = _checked(scores, sentences, width)
+    logs = _checked(log_probabilities, sentences * width, size)
+    only_end = _checked(only_end, sentences, dtype=torch.bool)
+    excluded = torch.tensor(never, dtype=torch.int64)
+    going, ended = torch.empty(sentences, count), torch.empty(sentences, width)
+    beams, tokens = torch.empty(2, sentences, count, dtype=torch.int64).unbind()
+    given = (scores.data_ptr(), logs.data_ptr(), only_end.data_ptr(), excluded.data_ptr())
+    sizes = (width, size, len(never), count, end)
+    out = (going.data_ptr(), beams.data_ptr(), tokens.data_ptr(), ended.data_ptr())
+    by_rows(sentences, width * size, cpu_continuations.best, (*given, *sizes), out)
+    return going, beams, tokens, ended
+
+
+def _checked(tensor: Tensor, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """A tensor as a loop reads it at its address: contiguous, and of the type and shape it says.
+
+    Raises:
+        ValueError: It is of another type or shape.
+    """
+    if tensor.shape != shape or tensor.dtype != dtype:
+        raise ValueError(
+            f"a tensor {tuple(tensor.shape)} of {tensor.dtype} was given; expected {shape} of "
+            f"{dtype}."
+        )
+    return tensor.contiguous()
+
+
+def _start(start: Tensor | None, rows: int, outputs: int) -> Tensor:
+    """What is added to a product: (1, outputs) for all rows, or (rows, outputs), or no row."""
+    if start is None:
+        return torch.empty(0, outputs)
+    if start.dim() == 1:
+        return _checked(start, outputs).view(1, outputs)
+    return _checked(start, rows, outputs)
