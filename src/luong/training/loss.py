@@ -133,7 +133,8 @@ def batch_loss(
     """
     real = batch.target_output != PAD
     inputs = batch.source, batch.source_lengths, batch.target_input
-    targets, copying, weights = batch.target_output[real], None, None
+    targets, copying = batch.target_output[real], None
+    weights: Any = None
     if batch.copies is None and not coverage_weight:
         states, _ = model(*inputs)
     else:
