@@ -6,13 +6,15 @@ import shutil
 from io import StringIO
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import settings
+from PIL import Image
 from rich.console import Console
 
 import luong
-from luong.config import ClassifierConfig, RunConfig, load_config
+from luong.config import CaptionConfig, ClassifierConfig, RunConfig, load_config
 from luong.search import Translator
 from luong.training import train
 
@@ -214,4 +216,78 @@ def trained_classifier(reviews, tmp_path_factory) -> Path:
     output = tmp_path_factory.mktemp("classifier") / "model"
     config = load_config(reviews / "run.toml", [f"output={output}", "training.max_epochs=12"])
     train(config, console=Console(file=StringIO()))
+    return output
+
+
+COLOURS = {"red": (220, 30, 30), "green": (20, 160, 40), "blue": (30, 60, 220), "grey": (110,) * 3}
+
+SHAPES_RUN = """
+task = "caption"
+output = "unset"
+seed = 3
+[data]
+train = { file = "FOLDER/train.tsv" }
+valid = { file = "FOLDER/dev.tsv" }
+picture_size = 16
+max_length = 6
+[model]
+channels = [8, 16]
+embedding_size = 8
+hidden_size = 24
+dropout = 0.1
+[training]
+max_epochs = 12
+batch_tokens = 64
+learning_rate = 0.02
+average_decay = 0.9
+label_smoothing = 0.0
+shift = 1
+precision = "float32"
+device = "cpu"
+log_every = 5
+"""
+
+
+def _write_shapes(folder: Path, name: str, count: int, seed: int) -> None:
+    """Pictures of 16 pixels with a filled square or an open one somewhere."""
+    dice = random.Random(seed)
+    rows = []
+    for number in range(count):
+        colour, shape = list(COLOURS)[number % 4], ("square", "ring")[number // 4 % 2]
+        image = np.full((16, 16, 3), 255, np.uint8)
+        top, left = dice.randint(0, 8), dice.randint(0, 8)
+        image[top : top + 8, left : left + 8] = COLOURS[colour]
+        if shape == "ring":
+            image[top + 2 : top + 6, left + 2 : left + 6] = 255
+        Image.fromarray(image).save(folder / f"{name}-{number}.png")
+        rows.append(f"{name}-{number}.png\t{colour} {shape}\n")
+    (folder / f"{name}.tsv").write_text("".join(rows), encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def shapes(tmp_path_factory) -> Path:
+    """A folder with run.toml, train.tsv (64 pictures, 4 updates an epoch) and dev.tsv (16)."""
+    folder = tmp_path_factory.mktemp("shapes")
+    _write_shapes(folder, "train", 64, seed=1)
+    _write_shapes(folder, "dev", 16, seed=2)
+    settings = SHAPES_RUN.replace("FOLDER", str(folder))
+    (folder / "run.toml").write_text(settings, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def shapes_config(shapes, tmp_path):
+    """Makes the settings of a run on the shapes, with overrides as `section.key=value`."""
+
+    def make(*overrides: str) -> CaptionConfig:
+        return load_config(shapes / "run.toml", [f"output={tmp_path / 'run'}", *overrides])
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def trained_captioner(shapes, tmp_path_factory) -> Path:
+    """The model folder of a finished run on the shapes, to be read only."""
+    output = tmp_path_factory.mktemp("captioner") / "model"
+    train(load_config(shapes / "run.toml", [f"output={output}"]), console=Console(file=StringIO()))
     return output

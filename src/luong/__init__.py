@@ -1,4 +1,4 @@
-"""Attention for sequences: layers, and a trainer, translator and classifier built on them.
+"""Attention for sequences: layers, and translators, classifiers and captioners built on them.
 
 Names are loaded when they are first used, so that `import luong` is instant.
 
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from luong.attention import Attention, LearnedQueryAttention, SelfAttention, attend
     from luong.classification import Classification, Classifier
     from luong.errors import UserError
-    from luong.search import Translation, Translator, TranslatorPool
+    from luong.search import Caption, Captioner, Translation, Translator, TranslatorPool
 
 __all__ = [
     "Attention",
+    "Caption",
+    "Captioner",
     "Classification",
     "Classifier",
     "LearnedQueryAttention",
@@ -39,6 +41,8 @@ __all__ = [
 
 _HOMES = {
     "Attention": "luong.attention",
+    "Caption": "luong.search",
+    "Captioner": "luong.search",
     "Classification": "luong.classification",
     "Classifier": "luong.classification",
     "LearnedQueryAttention": "luong.attention",
@@ -66,7 +70,8 @@ def load(
         Of a folder of translation a translator; `.translate(text_or_list)` gives results with
         `.text`, `.score`, `.tokens`, `.alignment` and `.attention`. Of a folder of classification
         a classifier; `.classify(text_or_list)` gives results with `.label`, `.probability`,
-        `.probabilities` and `.sentences`.
+        `.probabilities` and `.sentences`. Of a folder of captions a captioner;
+        `.caption(picture_or_list)` gives results with `.text`, `.words` and `.attention`.
 
     Raises:
         UserError: A folder is incomplete, damaged, or of a newer version, or those of an ensemble
@@ -86,6 +91,10 @@ def load(
             from luong.classification import Classifier
 
             return Classifier(opened)
+        if opened.config.task == "caption":
+            from luong.search import Captioner
+
+            return Captioner(opened)
         return Translator(opened)
     return Translator(load_folders(folder, device, int8=int8))
 

@@ -15,10 +15,10 @@ from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor, nn
 from typing_extensions import TypeVar
 
-from luong.config import AnyConfig, ClassifierConfig, RunConfig, parse_config
+from luong.config import AnyConfig, CaptionConfig, ClassifierConfig, RunConfig, parse_config
 from luong.errors import UserError
 from luong.files import write_whole
-from luong.models import HierarchicalClassifier, Seq2Seq
+from luong.models import CaptionModel, HierarchicalClassifier, Seq2Seq
 from luong.models.quantized import is_quantized, quantize, repack
 from luong.text.featured import first_feature
 from luong.text.shortlist import Shortlist
@@ -44,8 +44,8 @@ class ModelFolder(Generic[Config, Model]):
     Attributes:
         config: The settings of the run that trained it.
         model: The network.
-        source_tokenizer: Reads source lines.
-        target_tokenizer: Writes target lines, or labels.
+        source_tokenizer: Reads source lines; of captions the same as the other.
+        target_tokenizer: Writes target lines, labels or captions.
         alignment_row: "predicted" or "fed": which row of attention aligns a target token.
         scores: What the model reached on the validation data.
         precision: How training multiplied: type, library, and why.
@@ -74,6 +74,10 @@ class ModelFolder(Generic[Config, Model]):
 
 AnyFolder = ModelFolder[Any, Any]
 ClassifierFolder = ModelFolder[ClassifierConfig, HierarchicalClassifier]
+CaptionFolder = ModelFolder[CaptionConfig, CaptionModel]
+
+_KINDS = {"translate": "a translator", "classify": "a classifier", "caption": "a captioner"}
+"""What a model of each task is called."""
 
 
 def save_folder(folder: AnyFolder, path: Path) -> None:
@@ -144,29 +148,42 @@ def load_folder(path: str | Path, device: str = "cpu", *, int8: bool = False) ->
         >>> load_folder("runs/de-en").config.source_language
         'de'
     """
-    folder = load_any_folder(path, device, int8=int8)
-    if folder.config.task != "translate":
-        raise UserError(f"{path} is a classifier, not a translator. Use `luong classify` with it.")
-    return cast(ModelFolder, folder)
+    return cast(ModelFolder, _load_folder_of("translate", path, device, int8=int8))
 
 
 def load_classifier_folder(path: str | Path, device: str = "cpu") -> ClassifierFolder:
     """Read the model folder of a classifier, as `load_folder` does.
 
     Raises:
-        UserError: See `load_folder`; or it is a translator.
+        UserError: See `load_folder`; or it is of another task.
     """
-    folder = load_any_folder(path, device)
-    if folder.config.task != "classify":
-        raise UserError(f"{path} is a translator, not a classifier. Use `luong translate` with it.")
-    return cast(ClassifierFolder, folder)
+    return cast(ClassifierFolder, _load_folder_of("classify", path, device))
+
+
+def load_caption_folder(path: str | Path, device: str = "cpu") -> CaptionFolder:
+    """Read the model folder of a captioner, as `load_folder` does.
+
+    Raises:
+        UserError: See `load_folder`; or it is of another task.
+    """
+    return cast(CaptionFolder, _load_folder_of("caption", path, device))
+
+
+def _load_folder_of(task: str, path: str | Path, device: str, *, int8: bool = False) -> AnyFolder:
+    folder = load_any_folder(path, device, int8=int8)
+    found = folder.config.task
+    if found != task:
+        raise UserError(
+            f"{path} is {_KINDS[found]}, not {_KINDS[task]}. Use `luong {found}` with it."
+        )
+    return folder
 
 
 def load_any_folder(path: str | Path, device: str = "cpu", *, int8: bool = False) -> AnyFolder:
     """Read the model folder of any task, as `load_folder` does; `config.task` says which it is.
 
     Raises:
-        UserError: See `load_folder`; or a classifier is asked for in int8.
+        UserError: See `load_folder`; or what is no translator is asked for in int8.
     """
     path = Path(path)
     settings = read_settings(path)
@@ -179,11 +196,13 @@ def load_any_folder(path: str | Path, device: str = "cpu", *, int8: bool = False
             f"The tokenizers in {path} have {sizes} tokens, but {CONFIG} names {expected}: the "
             "files do not belong together. Copy the whole folder again."
         )
+    if int8 and config.task != "translate":
+        raise UserError(f"{path} is {_KINDS[config.task]}, and only translators have int8 weights.")
     model: nn.Module
     if isinstance(config, ClassifierConfig):
-        if int8:
-            raise UserError(f"{path} is a classifier, and only translators have int8 weights.")
         model = HierarchicalClassifier(config.model, *sizes)
+    elif isinstance(config, CaptionConfig):
+        model = CaptionModel(config.model, sizes[1])
     else:
         model = Seq2Seq(config.model, *sizes, first_feature=first_feature(source_tokenizer))
     if holds_int8(settings):
@@ -340,9 +359,9 @@ def _card(folder: AnyFolder) -> str:
         tensor.numel() for name, tensor in weights(folder.model).items() if ".scales" not in name
     )
     kind = ", most of them in int8" if is_quantized(folder.model) else ""
-    classifies = isinstance(folder.config, ClassifierConfig)
-    head = _classifier_head(folder) if classifies else _translator_head(folder)
-    verb, out = ("classify", "labels.tsv") if classifies else ("translate", "out.txt")
+    head = _head(folder)
+    verb = folder.config.task
+    files, call = _USES[verb]
     return f"""{head}
 - {parameters:,} parameters{kind}
 
@@ -355,14 +374,30 @@ def _card(folder: AnyFolder) -> str:
 ## Use
 
 ```sh
-luong {verb} THIS_FOLDER < in.txt > {out}
+luong {verb} THIS_FOLDER {files}
 ```
 
 ```python
 import luong
-print(luong.load("THIS_FOLDER").{verb}("...").{"label" if classifies else "text"})
+print(luong.load("THIS_FOLDER").{call})
 ```
 """
+
+
+_USES = {
+    "translate": ("< in.txt > out.txt", 'translate("...").text'),
+    "classify": ("< in.txt > labels.tsv", 'classify("...").label'),
+    "caption": ("pictures/*.png > captions.tsv", 'caption("picture.png").text'),
+}
+"""Of each task what follows its verb, and the call in Python."""
+
+
+def _head(folder: AnyFolder) -> str:
+    if isinstance(folder.config, ClassifierConfig):
+        return _classifier_head(folder)
+    if isinstance(folder.config, CaptionConfig):
+        return _caption_head(folder)
+    return _translator_head(folder)
 
 
 def _translator_head(folder: ModelFolder) -> str:
@@ -395,3 +430,20 @@ A hierarchical attention network, trained by [luong](https://pypi.org/project/lu
 vectors of {config.model.hidden_size}
 - tokens: {config.tokens.kind}, {folder.source_tokenizer.size:,} of them; {labels.size} labels\
 {", any number a document" if config.data.multi_label else ""}"""
+
+
+def _caption_head(folder: CaptionFolder) -> str:
+    config, tokenizer = folder.config, folder.target_tokenizer
+    model, size = config.model, config.data.picture_size
+    rows, columns = config.grid
+    network = f"stages of {', '.join(map(str, model.channels))} channels"
+    network = network if model.backbone == "none" else f"{model.backbone} of torchvision"
+    return f"""# Captions of pictures
+
+A convolutional picture encoder and a decoder with attention, trained by
+[luong](https://pypi.org/project/luong) {version("luong")}.
+
+- pictures of {size} by {size} pixels, {network}, a grid of {rows} by {columns}
+- {model.cell.upper()} decoder, {model.decoder_layers} layers of {model.hidden_size}, \
+`{model.attention.score}` score
+- tokens: {config.tokens.kind}, {tokenizer.size:,} of them"""

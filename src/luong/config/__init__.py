@@ -1,5 +1,12 @@
 """The settings of a run: frozen models read from TOML, unknown keys refused, all errors at once."""
 
+from luong.config.captions import (
+    CaptionConfig,
+    CaptionFiles,
+    CaptionModelConfig,
+    CaptionsConfig,
+    CaptionTrainingConfig,
+)
 from luong.config.classification import (
     ClassifierConfig,
     ClassifierTrainingConfig,
@@ -18,6 +25,11 @@ __all__ = [
     "AnyConfig",
     "AttentionConfig",
     "BaseRunConfig",
+    "CaptionConfig",
+    "CaptionFiles",
+    "CaptionModelConfig",
+    "CaptionTrainingConfig",
+    "CaptionsConfig",
     "ClassifierConfig",
     "ClassifierTrainingConfig",
     "DataConfig",

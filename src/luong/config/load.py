@@ -8,14 +8,16 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from luong.config.captions import CaptionConfig
 from luong.config.classification import ClassifierConfig
 from luong.config.translation import RunConfig
 from luong.errors import UserError, nearest
 
-AnyConfig = RunConfig | ClassifierConfig
-TASKS: dict[str, type[RunConfig] | type[ClassifierConfig]] = {
+AnyConfig = RunConfig | ClassifierConfig | CaptionConfig
+TASKS: dict[str, type[RunConfig] | type[ClassifierConfig] | type[CaptionConfig]] = {
     "translate": RunConfig,
     "classify": ClassifierConfig,
+    "caption": CaptionConfig,
 }
 
 

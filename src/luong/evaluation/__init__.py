@@ -8,6 +8,7 @@ from luong.evaluation.alignment import (
     alignment_scores,
     read_gold,
 )
+from luong.evaluation.captions import CaptionScores, caption_scores
 from luong.evaluation.metrics import (
     Scores,
     ValidationScores,
@@ -23,11 +24,13 @@ from luong.evaluation.transduction import (
 
 __all__ = [
     "AlignmentScores",
+    "CaptionScores",
     "GoldAlignment",
     "Scores",
     "TransductionScores",
     "ValidationScores",
     "alignment_scores",
+    "caption_scores",
     "corpus_scores",
     "edit_distances",
     "exact_match",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from sacrebleu.metrics.bleu import BLEU
@@ -109,7 +110,7 @@ def corpus_scores(
 
 def validation_scores(
     hypotheses: Sequence[str],
-    references: Sequence[str],
+    references: Sequence[str] | Sequence[Sequence[str]],
     *,
     target_language: str | None = None,
 ) -> ValidationScores:
@@ -117,7 +118,7 @@ def validation_scores(
 
     Args:
         hypotheses: The output, one string per line.
-        references: The reference translations, as many.
+        references: As many reference translations, or for each line one or more of them.
         target_language: Code of the target language, as for `corpus_scores`.
 
     Returns:
@@ -163,7 +164,7 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     return equal / max(1, len(hypotheses))
 
 
-def check_counts(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+def check_counts(hypotheses: Sequence[str], references: Sequence[object]) -> None:
     """Refuse sides that cannot be compared line by line.
 
     Raises:
@@ -188,10 +189,17 @@ def _bleu_tokenization(language: str) -> str:
     return {"zh": "zh", "th": "char", "km": "char", "lo": "char", "my": "char"}.get(language, "13a")
 
 
-def _score(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    # sacreBLEU fails on an empty corpus; one empty pair scores 0 on all of its metrics.
-    pairs = (list(hypotheses), list(references)) if hypotheses else ([""], [""])
-    return float(metric.corpus_score(pairs[0], [pairs[1]]).score)
+def _score(
+    metric: Any,
+    hypotheses: Sequence[str],
+    references: Sequence[str] | Sequence[Sequence[str]],
+) -> float:
+    if not hypotheses:
+        # sacreBLEU fails on an empty corpus; one empty pair scores 0 on all of its metrics.
+        return float(metric.corpus_score([""], [[""]]).score)
+    lists = [[one] if isinstance(one, str) else one for one in references]
+    # sacreBLEU wants first references, then second ones, and None where a line has no more.
+    return float(metric.corpus_score(list(hypotheses), list(zip_longest(*lists))).score)
 
 
 def _signatures(metrics: dict[str, Any]) -> dict[str, str]:

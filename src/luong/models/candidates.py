@@ -14,8 +14,9 @@ from torch import Tensor
 
 from luong.attention import Memory
 from luong.models.decoder import DecoderState
+from luong.models.encoder_decoder import StepOutput
 from luong.models.quantized_matrix import QuantizedMatrix, linear
-from luong.models.seq2seq import Seq2Seq, StepOutput
+from luong.models.seq2seq import Seq2Seq
 
 
 class CandidateMemory(NamedTuple):

@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, cast
-
 from torch import Tensor, nn
+from typing_extensions import override
 
-from luong import kernels
 from luong.attention import Memory
 from luong.config import ModelConfig
-from luong.models.copying import CopyMemory, mixed
-from luong.models.decoder import Decoded, Decoder, DecoderState
-from luong.models.dropout import dropout
+from luong.models.copying import CopyMemory
+from luong.models.decoder import Decoder, DecoderState
+from luong.models.encoder_decoder import EncoderDecoder
 from luong.models.encoders import make_encoder
 from luong.models.features import FeatureStates, parted
 from luong.models.output import OutputLayer
-from luong.text.vocabulary import UNKNOWN
 
 
-class StepOutput(NamedTuple):
-    """What a search needs of a step.
-
-    Attributes:
-        log_probabilities: Of the next token (rows, V), float32 at least; (rows, V + E) with
-            copying, where E source words that the target does not know have ids of their own.
-        weights: Attention over the whole source (rows, S).
-        copied: The share of each probability that comes from copying; None without copying.
-    """
-
-    log_probabilities: Tensor
-    weights: Tensor
-    copied: Tensor | None = None
-
-
-class Seq2Seq(nn.Module):
+class Seq2Seq(EncoderDecoder):
     """A recurrent decoder that attends to any encoder (Luong 2015; Bahdanau 2015).
 
     Sources end with an end symbol, which may be attended.
@@ -131,65 +112,7 @@ class Seq2Seq(nn.Module):
         size = max(self.vocabulary_size, int(copies.max()) + 1)
         return CopyMemory(memory, copies, size), state
 
-    def forward(
-        self,
-        source: Tensor,
-        lengths: Tensor,
-        target: Tensor,
-        *,
-        need_weights: bool = False,
-        need_gates: bool = False,
-    ) -> tuple[Tensor, Tensor | None] | Decoded:
-        """Read sources and step through known targets (teacher forcing).
-
-        Args:
-            source: Token ids (B, S).
-            lengths: Integers (B,).
-            target: The tokens before each step (B, T), the begin symbol first.
-            need_weights: Also give the attention weights.
-            need_gates: Also give the gates of copying.
-
-        Returns:
-            Attentional states (B, T, H), for `output`, and the weights (B, T, S) or None; with
-            need_gates a third, the gates (B, T).
-        """
-        memory, state = self._start(source, lengths)
-        embedded = self._embedded(self.target_embedding, target)
-        decoded = self.decoder.gated_unroll(embedded, state, memory, need_weights=need_weights)
-        return decoded if need_gates else decoded[:2]
-
-    def step(
-        self,
-        tokens: Tensor,
-        state: DecoderState,
-        memory: Memory | CopyMemory,
-        output: Callable[[Tensor], Tensor] | None = None,
-    ) -> tuple[DecoderState, StepOutput]:
-        """One step of some rows; pure.
-
-        Args:
-            tokens: The tokens before (rows,); row b*K + k is beam k of sentence b. Those beyond
-                the vocabulary are fed as the unknown word.
-            state: Of the same rows.
-            memory: Of the sentences.
-            output: Gives logits (rows, V) from attentional states in place of the output layer.
-
-        Returns:
-            The new state, and log-probabilities of the next token with the attention weights.
-        """
-        copying = None
-        if isinstance(memory, CopyMemory):
-            tokens = tokens.masked_fill(tokens >= self.vocabulary_size, UNKNOWN)
-            copying, memory = memory, memory.memory
-        embedded = self._embedded(self.target_embedding, tokens)
-        state, decoded = self.decoder.gated_step(embedded, state, memory)
-        logs = kernels.log_softmax((output or self.output)(decoded.attentional))
-        weights = cast(Tensor, decoded.weights)
-        if copying is None or decoded.gates is None:
-            return state, StepOutput(logs, weights)
-        logs, copied = mixed(logs, decoded.gates, weights, copying)
-        return state, StepOutput(logs, weights, copied)
-
+    @override
     def _start(self, source: Tensor, lengths: Tensor) -> tuple[Memory, DecoderState]:
         if self.feature_states is None or self.first_feature is None:
             embedded = self._embedded(self.source_embedding, source)
@@ -201,6 +124,3 @@ class Seq2Seq(nn.Module):
         encoded = self.encoder(text, parts.text_lengths)
         states = self.feature_states(features)
         return self.decoder.start(encoded, parts.text_lengths, features=states, parts=parts)
-
-    def _embedded(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
-        return dropout(embedding(tokens), self.input_dropout, self.training)

@@ -1,6 +1,8 @@
-"""Search: the best outputs of a step function, and translating text with them."""
+"""Search: the best outputs of a step function; translating text and captioning with them."""
 
 from luong.search.beam import Hypothesis, beam_search
+from luong.search.caption import Caption
+from luong.search.captioner import Captioner
 from luong.search.ensemble import Ensemble, EnsembleFolder, averaged_step, load_folders
 from luong.search.forced import align_pairs, forced_decode
 from luong.search.links import aligned_rows, pharaoh, word_links, words_of_tokens
@@ -12,6 +14,8 @@ from luong.search.workers import TranslatorPool, open_translator
 
 __all__ = [
     "NORMALIZATIONS",
+    "Caption",
+    "Captioner",
     "Ensemble",
     "EnsembleFolder",
     "Hypothesis",

@@ -15,7 +15,7 @@ from luong.errors import UserError
 from luong.folder import ModelFolder, load_folder
 from luong.models import Seq2Seq
 from luong.models.candidates import CandidateMemory, candidate_step
-from luong.models.seq2seq import StepOutput
+from luong.models.encoder_decoder import StepOutput
 from luong.search.copying import copies
 from luong.search.trained import SearchModel, TrainedModel
 from luong.text.shortlist import Shortlist

@@ -17,7 +17,7 @@ from rich.console import Console
 from torch import nn
 
 from luong import kernels
-from luong.config import AnyConfig, ClassifierConfig
+from luong.config import AnyConfig, CaptionConfig, ClassifierConfig
 from luong.errors import UserError
 from luong.folder import (
     CONFIG,
@@ -29,6 +29,7 @@ from luong.folder import (
 )
 from luong.text.batches import BatchLoader, TrainingBatch
 from luong.text.tokenizers import load_tokenizers, save_tokenizers
+from luong.training.captions import CaptionTask
 from luong.training.checkpoint import (
     Interval,
     Progress,
@@ -80,6 +81,8 @@ def make_task(config: AnyConfig) -> Task[Any]:
     """What the settings train, its corpora opened."""
     if isinstance(config, ClassifierConfig):
         return ClassificationTask(config)
+    if isinstance(config, CaptionConfig):
+        return CaptionTask(config)
     return TranslationTask(config)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from luong.models import Seq2Seq
+from luong.models import EncoderDecoder, Seq2Seq
 from luong.models.copying import mixture
 from luong.text.batches import Batch
 from luong.text.vocabulary import PAD
@@ -114,7 +114,7 @@ def translation_loss(model: Seq2Seq, batch: Batch, settings: Any, divisor: int) 
 
 
 def batch_loss(
-    model: Seq2Seq,
+    model: EncoderDecoder,
     batch: Batch,
     *,
     smoothing: float = 0.0,

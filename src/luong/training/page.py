@@ -12,9 +12,12 @@ from typing import Any
 import torch
 
 from luong.classification import Classifier
-from luong.config import AnyConfig, ClassifierConfig
-from luong.folder import ClassifierFolder, ModelFolder, load_any_folder
-from luong.search import Translator
+from luong.config import AnyConfig, CaptionConfig, ClassifierConfig
+from luong.folder import AnyFolder, CaptionFolder, ClassifierFolder, ModelFolder, load_any_folder
+from luong.pictures import CaptionCorpus
+from luong.search import Captioner, Translator
+from luong.search.caption import NOTE as CAPTION_NOTE
+from luong.search.captioner import NamedPicture
 from luong.text.corpus import ParallelCorpus
 from luong.text.documents import DocumentCorpus
 from luong.training.classification import excerpt
@@ -23,6 +26,8 @@ from luong.view.explanation import NOTE
 from luong.view.page import Sample, write_report
 
 SAMPLES = 8
+_NOTES = {"classify": NOTE, "caption": CAPTION_NOTE}
+"""How to read the attention of a task other than translation."""
 
 
 def write_run_page(
@@ -47,9 +52,8 @@ def write_run_page(
     """
     opened = load_any_folder(folder)
     config = opened.config
-    classifies = isinstance(config, ClassifierConfig)
     if samples is None:
-        samples, references = _classifications(opened) if classifies else _translations(opened)
+        samples, references = _samples(opened)
     page = folder / "report.html"
     metrics = read_metrics(folder)
     write_report(
@@ -60,7 +64,7 @@ def write_run_page(
         metrics=metrics,
         samples=samples,
         references=references,
-        attention_note=NOTE if classifies else None,
+        attention_note=_NOTES.get(config.task),
         environment={
             "luong": version("luong"),
             "torch": torch.__version__,
@@ -73,6 +77,14 @@ def write_run_page(
         },
     )
     return page
+
+
+def _samples(opened: AnyFolder) -> tuple[Sequence[Sample], list[str]]:
+    if isinstance(opened.config, ClassifierConfig):
+        return _classifications(opened)
+    if isinstance(opened.config, CaptionConfig):
+        return _captions(opened)
+    return _translations(opened)
 
 
 def _translations(opened: ModelFolder) -> tuple[Sequence[Sample], list[str]]:
@@ -93,8 +105,19 @@ def _classifications(opened: ClassifierFolder) -> tuple[Sequence[Sample], list[s
     return samples, [",".join(document.labels) for document in chosen]
 
 
+def _captions(opened: CaptionFolder) -> tuple[Sequence[Sample], list[str]]:
+    """Some validation pictures with their captions, and one reference of each."""
+    data = opened.config.data
+    corpus = CaptionCorpus.open(data.valid, data.picture_size, skip_bad=data.skip_bad)
+    chosen = range(0, len(corpus), max(1, len(corpus) // SAMPLES))[:SAMPLES]
+    pictures = [NamedPicture(corpus.names[place], corpus.pictures[place]) for place in chosen]
+    samples = list(Captioner(opened).caption_pictures(pictures))
+    references = corpus.captions()
+    return samples, [references[place][0] for place in chosen]
+
+
 def _title(folder: Path, config: AnyConfig) -> str:
-    if isinstance(config, ClassifierConfig):
+    if isinstance(config, ClassifierConfig | CaptionConfig):
         return folder.name
     languages = [config.data.source_language, config.data.target_language]
     return " to ".join(filter(None, languages)) or folder.name

@@ -1,0 +1,197 @@
+"""The caption model: a picture encoder before the decoder of translators."""
+
+import itertools
+import sys
+import types
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from torch.nn import functional
+
+from luong.config import AttentionConfig, CaptionModelConfig
+from luong.errors import UserError
+from luong.models import CaptionModel
+from luong.models.vision import PictureEncoder, ResidualBlock
+
+SIZES = {"channels": (8, 12), "blocks": 2, "embedding_size": 6, "hidden_size": 10}
+
+
+def model_of(**options):
+    attention = AttentionConfig(**options.pop("attention", {}))
+    return CaptionModel(CaptionModelConfig(**SIZES, attention=attention, **options), 20).eval()
+
+
+def test_a_block_is_its_equation():
+    block = ResidualBlock(8, 16, 2).double()
+    for norm in block.norms:
+        nn.init.normal_(norm.weight)
+        nn.init.normal_(norm.bias)
+    pictures = torch.randn(3, 8, 6, 6, dtype=torch.float64)
+
+    def normalized(states, norm):
+        groups = states.unflatten(1, (8, -1))
+        mean = groups.mean((2, 3, 4), keepdim=True)
+        variance = ((groups - mean) ** 2).mean((2, 3, 4), keepdim=True)
+        plain = ((groups - mean) / torch.sqrt(variance + 1e-5)).flatten(1, 2)
+        return plain * norm.weight[:, None, None] + norm.bias[:, None, None]
+
+    inner = functional.conv2d(pictures, block.first.weight, stride=2, padding=1)
+    inner = normalized(inner, block.norms[0]).clamp(min=0)
+    outer = normalized(functional.conv2d(inner, block.second.weight, padding=1), block.norms[1])
+    past = torch.einsum("oi,bihw->bohw", block.past.weight[..., 0, 0], pictures[..., ::2, ::2])
+    assert torch.allclose(block(pictures), (past + outer).clamp(min=0))
+
+
+@pytest.mark.parametrize(("size", "side"), [(32, 8), (33, 9), (8, 2)])
+def test_a_grid_of_vectors_and_their_mean(size, side):
+    encoded = PictureEncoder(CaptionModelConfig(**SIZES)).eval()(torch.randn(2, 3, size, size))
+    assert encoded.states.shape == (2, side * side, 10)
+    assert torch.allclose(encoded.final, encoded.states.mean(1, keepdim=True))
+
+
+def test_cells_lie_where_they_look():
+    encoder = PictureEncoder(CaptionModelConfig(**SIZES)).eval()
+    pictures = torch.randn(1, 3, 32, 32, requires_grad=True)
+    for row, column in ((2, 5), (4, 2), (5, 4)):
+        state = encoder.network(pictures)[0, :, row, column].sum()
+        (gradient,) = torch.autograd.grad(state, pictures)
+        # Squares, since the mean of a group makes every pixel count a little.
+        weights = gradient.square().sum((0, 1))
+        places = torch.arange(32.0)
+        middle = [float((weights.sum(axis) @ places) / weights.sum()) for axis in (1, 0)]
+        assert middle == pytest.approx([4 * row + 1.5, 4 * column + 1.5], abs=2.5)
+
+
+def test_batch_mates_change_nothing():
+    model = model_of()
+    pictures = torch.randn(5, 3, 16, 16)
+    target = torch.randint(4, 20, (5, 3))
+    cells = torch.full((5,), 16)
+    together, weights = model(pictures, cells, target, need_weights=True)
+    for row in range(5):
+        one = slice(row, row + 1)
+        alone, its_weights = model(pictures[one], cells[one], target[one], need_weights=True)
+        assert torch.allclose(alone, together[one], atol=1e-6)
+        assert torch.allclose(its_weights, weights[one], atol=1e-6)
+    model.train()
+    alone, together = (model.encoder(some).states[0] for some in (pictures[:1], pictures))
+    assert torch.allclose(alone, together, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("score", "placement", "feeding", "layers"),
+    [
+        (score, placement, feeding, 1 + feeding)
+        for score, (placement, feeding) in itertools.product(
+            ("general", "additive", "none"), (("luong", True), ("luong", False), ("bahdanau", True))
+        )
+    ],
+)
+def test_unroll_and_step_agree(score, placement, feeding, layers):
+    options = {"score": score, "placement": placement, "input_feeding": feeding}
+    model = model_of(attention=options, decoder_layers=layers).double()
+    pictures = torch.randn(2, 3, 16, 16, dtype=torch.float64)
+    cells, target = torch.full((2,), 16), torch.randint(4, 20, (2, 4))
+    states, weights = model(pictures, cells, target, need_weights=True)
+    memory, state = model.encode(pictures, cells)
+    for time in range(4):
+        state, output = model.step(target[:, time], state, memory)
+        expected = torch.log_softmax(model.output(states[:, time]), -1)
+        assert torch.allclose(output.log_probabilities, expected)
+        assert torch.allclose(output.weights, weights[:, time])
+
+
+def test_gradients_reach_every_part():
+    model = CaptionModel(CaptionModelConfig(**SIZES, picture_dropout=0.2), 20)
+    target = torch.randint(4, 20, (2, 4))
+    states, _ = model(torch.randn(2, 3, 16, 16), torch.full((2,), 16), target)
+    functional.cross_entropy(model.output(states).flatten(0, 1), target.flatten()).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().sum() > 0, name
+
+
+class FakeResNet(nn.Module):
+    """The names that torchvision's networks have, and strides that give 16 pixels a cell."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(3, 4, 7, 2, 3, bias=False), nn.BatchNorm2d(4)
+        self.relu, self.maxpool = nn.ReLU(), nn.MaxPool2d(3, 2, 1)
+        self.layer1 = nn.Conv2d(4, 8, 3, padding=1)
+        self.layer2 = nn.Conv2d(8, 8, 3, 2, 1)
+        self.layer3 = nn.Conv2d(8, 256, 3, 2, 1)
+        self.layer4 = nn.Conv2d(256, 512, 3, 2, 1)
+        self.fc = nn.Linear(512, 1000)
+
+
+@pytest.fixture
+def torchvision(monkeypatch):
+    models = types.ModuleType("torchvision.models")
+    models.get_model = lambda name, weights: FakeResNet()
+    package = types.ModuleType("torchvision")
+    package.models = models
+    monkeypatch.setitem(sys.modules, "torchvision", package)
+    monkeypatch.setitem(sys.modules, "torchvision.models", models)
+
+
+@pytest.mark.parametrize("fine_tune", [False, True])
+@pytest.mark.parametrize("ending", [".pth", ".safetensors"])
+def test_a_backbone_of_torchvision(torchvision, tmp_path, fine_tune, ending):
+    file = tmp_path / f"weights{ending}"
+    whole = FakeResNet()
+    nn.init.uniform_(whole.bn1.running_mean)
+    if ending == ".pth":
+        torch.save(whole.state_dict(), file)
+    else:
+        save_file(whole.state_dict(), file)
+    model = CaptionModel(
+        CaptionModelConfig(backbone="resnet18", fine_tune=fine_tune, hidden_size=10), 20
+    )
+    network = model.encoder.network
+    network.read_weights(file)
+    assert torch.equal(network.layers["layer3"].weight, whole.layer3.weight)
+    before = network.layers["bn1"].running_mean.clone()
+    model.train()
+    pictures = torch.randn(2, 3, 64, 64)
+    encoded = model.encoder(pictures)
+    assert encoded.states.shape == (2, 16, 10)
+    # Statistics are those of the file, whatever the batch, in training too.
+    assert torch.equal(network.layers["bn1"].running_mean, before)
+    assert torch.allclose(model.encoder(pictures[:1]).states, encoded.states[:1], atol=1e-6)
+    encoded.states.sum().backward()
+    gradients = [parameter.grad is not None for parameter in network.parameters()]
+    assert all(gradients) if fine_tune else not any(gradients)
+
+
+def test_weights_that_do_not_fit(torchvision, tmp_path):
+    network = PictureEncoder(CaptionModelConfig(backbone="resnet18")).network
+    torch.save({"conv1.weight": torch.zeros(1)}, tmp_path / "other.pth")
+    with pytest.raises(UserError, match="does not hold weights of resnet18"):
+        network.read_weights(tmp_path / "other.pth")
+    (tmp_path / "text.pth").write_text("no weights")
+    with pytest.raises(UserError, match=r"text\.pth is not a file of weights"):
+        network.read_weights(tmp_path / "text.pth")
+    with pytest.raises(UserError, match=r"does not exist\. Download the weights"):
+        network.read_weights(tmp_path / "gone.pth")
+
+
+def test_without_torchvision(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torchvision.models", None)
+    with pytest.raises(UserError, match=r"model\.backbone needs torchvision, which cannot be"):
+        PictureEncoder(CaptionModelConfig(backbone="resnet50"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"attention": {"window": "local-m"}}, "a picture has no order"),
+        ({"backbone_weights": "x.pth"}, "need a backbone"),
+        ({"channels": ()}, "at least 1 item"),
+    ],
+)
+def test_settings_that_do_not_fit(options, message):
+    with pytest.raises(ValueError, match=message):
+        CaptionModelConfig(**options)
