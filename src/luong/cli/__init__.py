@@ -14,6 +14,7 @@ from io import TextIOWrapper
 import typer
 
 from luong.cli.bench import bench
+from luong.cli.caption import caption
 from luong.cli.classify import classify
 from luong.cli.demo import demo
 from luong.cli.evaluate import evaluate
@@ -37,6 +38,7 @@ for verb in (
     train,
     translate,
     classify,
+    caption,
     evaluate,
     quantize,
     shortlist,

@@ -35,7 +35,7 @@ def evaluate(
     file: Annotated[
         str | None,
         typer.Option(
-            help="Tab-separated pairs; or labelled documents for a classifier.",
+            help="Tab-separated pairs; labelled documents; or pictures with captions.",
             metavar="FILE|FOLDER",
         ),
     ] = None,
@@ -55,24 +55,30 @@ def evaluate(
     workers: Workers = 1,
     device: Device = "cpu",
 ) -> None:
-    """Score a translator on two files or one of pairs, or a classifier on labelled documents.
+    """Score a translator on two files or one of pairs, a classifier or a captioner on one.
 
     A translator: BLEU, chrF, TER and exact match, with sacreBLEU's signatures, and of one that
     writes characters or symbols word and symbol error rate; --file is read by the columns that
-    its training data were read by. A classifier: accuracy, macro F1 and the confusion matrix.
+    its training data were read by. A classifier: accuracy, macro F1 and the confusion matrix. A
+    captioner: BLEU, chrF and exact match, against all captions that a picture has in the file.
     """
     from luong.files import write_whole
     from luong.folder import read_settings
 
     if (source is None) != (reference is None) or (file is None) == (source is None):
         raise typer.BadParameter("give --source and --reference, or --file alone")
-    if file is not None and read_settings(Path(models[0]))["run"].get("task") == "classify":
+    task = read_settings(Path(models[0]))["run"].get("task") if file is not None else None
+    if file is not None and task in ("classify", "caption"):
         if len(models) > 1:
-            raise typer.BadParameter("--file scores one classifier; ensembles are of translators")
-        found, labels = evaluate_documents(models[0], file, device=device)
-        _print_classification(found, as_json)
+            raise typer.BadParameter("--file scores one model; ensembles are of translators")
+        if task == "caption":
+            found, lines = evaluate_captions(models[0], file, beam_size=beam_size, device=device)
+            _print_captions(found, as_json)
+        else:
+            found, lines = evaluate_documents(models[0], file, device=device)
+            _print_classification(found, as_json)
         if output:
-            write_whole(Path(output), "".join(label + "\n" for label in labels).encode())
+            write_whole(Path(output), "".join(line + "\n" for line in lines).encode())
         return
     search: dict[str, Any] = {
         "beam_size": beam_size,
@@ -106,6 +112,18 @@ def _print_scores(scores: dict[str, Any], as_json: bool) -> None:
     typer.echo(f"speed          {scores['sentences_per_second']:.1f} sentences/s")
     for signature in scores["signatures"].values():
         typer.echo(f"signature      {signature}")
+
+
+def _print_captions(scores: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(scores))
+        return
+    typer.echo(f"BLEU         {scores['bleu']:.2f}")
+    typer.echo(f"chrF         {scores['chrf']:.2f}")
+    typer.echo(f"exact match  {scores['exact_match']:.2%} of {scores['pictures']:,} pictures")
+    typer.echo(f"speed        {scores['pictures_per_second']:.1f} pictures/s")
+    for signature in scores["signatures"].values():
+        typer.echo(f"signature    {signature}")
 
 
 def _print_classification(scores: dict[str, Any], as_json: bool) -> None:
@@ -187,6 +205,47 @@ def evaluate_documents(
         "documents_per_second": len(found) / seconds,
     }
     return scores, [",".join(labels) for labels in found]
+
+
+def evaluate_captions(
+    model: str, file: str, *, beam_size: int = 5, device: str = "cpu"
+) -> tuple[dict[str, Any], list[str]]:
+    """Write captions of pictures and score them.
+
+    Args:
+        model: The model folder.
+        file: Rows of picture, tab, caption, as for training; where a file of the same name but
+            the ending .npz lies beside it, the pictures are in that array.
+        beam_size: Hypotheses kept a picture.
+        device: Where to compute.
+
+    Returns:
+        bleu, chrf, exact_match (0 to 1), pictures, pictures_per_second and signatures; and the
+        captions, one of each picture in the order of their first rows.
+
+    Raises:
+        UserError: The folder, the file or pictures cannot be read.
+    """
+    from luong.config import CaptionFiles
+    from luong.evaluation.captions import caption_scores
+    from luong.folder import load_caption_folder
+    from luong.pictures import CaptionCorpus
+    from luong.search import Captioner
+
+    captioner = Captioner(load_caption_folder(model, device))
+    data = captioner.folder.config.data
+    images = Path(file).with_suffix(".npz")
+    files = CaptionFiles(file=Path(file), images=images if images.exists() else None)
+    corpus = CaptionCorpus.open(files, data.picture_size, skip_bad=data.skip_bad)
+    start = time.perf_counter()
+    found = captioner.caption_corpus(corpus, beam_size=beam_size)
+    seconds = time.perf_counter() - start
+    texts = [one.text for one in found]
+    scores = caption_scores(
+        texts, corpus.captions(), target_language=data.target_language
+    )._asdict()
+    scores |= {"pictures": len(texts), "pictures_per_second": len(texts) / seconds}
+    return scores, texts
 
 
 def evaluate_files(
