@@ -236,9 +236,10 @@ embedding_size = 8
 hidden_size = 24
 dropout = 0.1
 [training]
-max_epochs = 12
+max_epochs = 25
+validate_every = 25
 batch_tokens = 64
-learning_rate = 0.02
+learning_rate = 0.015
 average_decay = 0.9
 label_smoothing = 0.0
 shift = 1

@@ -15,6 +15,7 @@ from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor, nn
 from typing_extensions import TypeVar
 
+from luong.card import model_card
 from luong.config import AnyConfig, CaptionConfig, ClassifierConfig, RunConfig, parse_config
 from luong.errors import UserError
 from luong.files import write_whole
@@ -97,7 +98,7 @@ def save_folder(folder: AnyFolder, path: Path) -> None:
     write_whole(path / WEIGHTS, tensors_to_bytes(weights(folder.model)))
     if folder.shortlist:
         write_shortlist(folder.shortlist, path)
-    write_whole(path / CARD, _card(folder).encode())
+    write_whole(path / CARD, model_card(folder, weights(folder.model)).encode())
     write_settings(folder, path)
 
 
@@ -346,104 +347,3 @@ def read_settings(path: Path) -> dict[str, Any]:
     if missing:
         raise UserError(f"{file} lacks {', '.join(sorted(missing))}. Copy the folder again.")
     return settings
-
-
-def _card(folder: AnyFolder) -> str:
-    """README.md of the folder: what the model is, how good, and how to use it."""
-    scores = folder.scores
-    numbers = "".join(
-        f"| {name} | {value:.4g} |\n" for name, value in scores.items() if isinstance(value, float)
-    )
-    signatures = "".join(f"- `{line}`\n" for line in scores.get("signatures", {}).values())
-    parameters = sum(
-        tensor.numel() for name, tensor in weights(folder.model).items() if ".scales" not in name
-    )
-    kind = ", most of them in int8" if is_quantized(folder.model) else ""
-    head = _head(folder)
-    verb = folder.config.task
-    files, call = _USES[verb]
-    return f"""{head}
-- {parameters:,} parameters{kind}
-
-## Scores on the validation data
-
-| score | value |
-|---|---|
-{numbers}
-{signatures}
-## Use
-
-```sh
-luong {verb} THIS_FOLDER {files}
-```
-
-```python
-import luong
-print(luong.load("THIS_FOLDER").{call})
-```
-"""
-
-
-_USES = {
-    "translate": ("< in.txt > out.txt", 'translate("...").text'),
-    "classify": ("< in.txt > labels.tsv", 'classify("...").label'),
-    "caption": ("pictures/*.png > captions.tsv", 'caption("picture.png").text'),
-}
-"""Of each task what follows its verb, and the call in Python."""
-
-
-def _head(folder: AnyFolder) -> str:
-    if isinstance(folder.config, ClassifierConfig):
-        return _classifier_head(folder)
-    if isinstance(folder.config, CaptionConfig):
-        return _caption_head(folder)
-    return _translator_head(folder)
-
-
-def _translator_head(folder: ModelFolder) -> str:
-    config = folder.config
-    attention = config.model.attention
-    languages = [config.data.source_language or "source", config.data.target_language or "target"]
-    return f"""# {languages[0]} to {languages[1]}
-
-An encoder-decoder with attention, trained by [luong](https://pypi.org/project/luong)
-{version("luong")}.
-
-- {config.model.encoder} encoder, {config.model.cell.upper()} decoder, \
-{config.model.encoder_layers} + {config.model.decoder_layers} layers of {config.model.hidden_size}
-- attention: `{attention.score}` score, `{attention.window}` window, `{attention.placement}` \
-placement, input feeding {"on" if attention.input_feeding else "off"}\
-{", coverage" if attention.coverage else ""}{", words are copied" if config.model.copies else ""}
-- tokens: {folder.source_tokenizer.size:,} of the source ({folder.source_tokenizer.kind}) and \
-{folder.target_tokenizer.size:,} of the target ({folder.target_tokenizer.kind})"""
-
-
-def _classifier_head(folder: ClassifierFolder) -> str:
-    config, labels = folder.config, folder.target_tokenizer
-    names = labels.tokens(range(labels.size))
-    return f"""# Classifier: {", ".join(names)}
-
-A hierarchical attention network, trained by [luong](https://pypi.org/project/luong)
-{version("luong")}.
-
-- {config.model.encoder} encoder of words, {config.model.sentence_encoder} encoder of sentences, \
-vectors of {config.model.hidden_size}
-- tokens: {config.tokens.kind}, {folder.source_tokenizer.size:,} of them; {labels.size} labels\
-{", any number a document" if config.data.multi_label else ""}"""
-
-
-def _caption_head(folder: CaptionFolder) -> str:
-    config, tokenizer = folder.config, folder.target_tokenizer
-    model, size = config.model, config.data.picture_size
-    rows, columns = config.grid
-    network = f"stages of {', '.join(map(str, model.channels))} channels"
-    network = network if model.backbone == "none" else f"{model.backbone} of torchvision"
-    return f"""# Captions of pictures
-
-A convolutional picture encoder and a decoder with attention, trained by
-[luong](https://pypi.org/project/luong) {version("luong")}.
-
-- pictures of {size} by {size} pixels, {network}, a grid of {rows} by {columns}
-- {model.cell.upper()} decoder, {model.decoder_layers} layers of {model.hidden_size}, \
-`{model.attention.score}` score
-- tokens: {config.tokens.kind}, {tokenizer.size:,} of them"""
