@@ -24,24 +24,38 @@ def model_of(**options):
 
 
 def test_a_block_is_its_equation():
-    block = ResidualBlock(8, 16, 2).double()
-    for norm in block.norms:
-        nn.init.normal_(norm.weight)
-        nn.init.normal_(norm.bias)
-    pictures = torch.randn(3, 8, 6, 6, dtype=torch.float64)
+    block = ResidualBlock(3, 5, 2).double()
+    for layer in (block.first, block.second, block.past):
+        nn.init.normal_(layer.bias)
+    pictures = torch.randn(2, 3, 6, 6, dtype=torch.float64)
 
-    def normalized(states, norm):
-        groups = states.unflatten(1, (8, -1))
-        mean = groups.mean((2, 3, 4), keepdim=True)
-        variance = ((groups - mean) ** 2).mean((2, 3, 4), keepdim=True)
-        plain = ((groups - mean) / torch.sqrt(variance + 1e-5)).flatten(1, 2)
-        return plain * norm.weight[:, None, None] + norm.bias[:, None, None]
+    def convolved(layer, inputs, stride):
+        """Sums over the pixels around each one, written out."""
+        weight, width = layer.weight, layer.weight.shape[-1]
+        wide = functional.pad(inputs, (width // 2,) * 4)
+        rows = range(0, inputs.shape[2], stride)
+        return (
+            torch.stack(
+                [
+                    torch.stack(
+                        [
+                            torch.einsum(
+                                "oihw,bihw->bo", weight, wide[..., y : y + width, x : x + width]
+                            )
+                            for x in rows
+                        ],
+                        -1,
+                    )
+                    for y in rows
+                ],
+                -2,
+            )
+            + layer.bias[:, None, None]
+        )
 
-    inner = functional.conv2d(pictures, block.first.weight, stride=2, padding=1)
-    inner = normalized(inner, block.norms[0]).clamp(min=0)
-    outer = normalized(functional.conv2d(inner, block.second.weight, padding=1), block.norms[1])
-    past = torch.einsum("oi,bihw->bohw", block.past.weight[..., 0, 0], pictures[..., ::2, ::2])
-    assert torch.allclose(block(pictures), (past + outer).clamp(min=0))
+    inner = convolved(block.second, convolved(block.first, pictures, 2).clamp(min=0), 1)
+    expected = ((convolved(block.past, pictures, 2) + inner) / 2**0.5).clamp(min=0)
+    assert torch.allclose(block(pictures), expected)
 
 
 @pytest.mark.parametrize(("size", "side"), [(32, 8), (33, 9), (8, 2)])
@@ -57,7 +71,6 @@ def test_cells_lie_where_they_look():
     for row, column in ((2, 5), (4, 2), (5, 4)):
         state = encoder.network(pictures)[0, :, row, column].sum()
         (gradient,) = torch.autograd.grad(state, pictures)
-        # Squares, since the mean of a group makes every pixel count a little.
         weights = gradient.square().sum((0, 1))
         places = torch.arange(32.0)
         middle = [float((weights.sum(axis) @ places) / weights.sum()) for axis in (1, 0)]

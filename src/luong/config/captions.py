@@ -37,10 +37,11 @@ class CaptionsConfig(Section):
     """ISO 639 code of the captions; chooses the tokenizer of the metric."""
     picture_size: int = Field(64, ge=8)
     """Pictures are scaled to fit into a square of so many pixels a side, and padded with white."""
-    mean: tuple[Share, Share, Share] = (0.485, 0.456, 0.406)
-    """Of red, green and blue, from 0 to 1: pixels are (value - mean) / spread to the model."""
-    spread: tuple[Spread, Spread, Spread] = (0.229, 0.224, 0.225)
-    """Standard deviation of red, green and blue; both as torchvision's networks have them."""
+    mean: tuple[Share, Share, Share] = (1.0, 1.0, 1.0)
+    """Of red, green and blue, from 0 to 1: pixels are (value - mean) / spread to the model. White,
+    the ground of most drawings and of what is padded, is 0 by default."""
+    spread: tuple[Spread, Spread, Spread] = (0.5, 0.5, 0.5)
+    """Of red, green and blue."""
     max_length: int = Field(50, ge=1)
     """Captions with more tokens than this are left out, and counted; none written is longer."""
     skip_bad: bool = False
@@ -140,6 +141,12 @@ class CaptionConfig(BaseRunConfig):
     @model_validator(mode="after")
     def _something_to_choose(self) -> CaptionConfig:
         cell = self.model.cell_pixels
+        if self.model.backbone != "none" and not {"mean", "spread"} <= self.data.model_fields_set:
+            raise ValueError(
+                f"{self.model.backbone} knows colours as it was trained with them: set data.mean = "
+                "[0.485, 0.456, 0.406] and data.spread = [0.229, 0.224, 0.225] for the weights of "
+                "torchvision"
+            )
         if self.grid == (1, 1):
             raise ValueError(
                 f"a cell of the grid is {cell} pixels wide, so pictures of "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from typing import cast
 
 from torch import Tensor, nn
 from torch.nn import functional
@@ -20,11 +21,11 @@ from luong.models.output import OutputLayer
 
 
 class ResidualBlock(nn.Module):
-    """Two convolutions and what goes past them (He 2016), normalised in groups of channels.
+    """Two convolutions and what goes past them (He 2016), without normalisation.
 
-    y = relu(W x + GN(conv(relu(GN(conv(x)))))), with W a projection where the shape changes, else
-    the identity. Group normalisation (Wu and He 2018) looks at one picture only, so that what
-    comes out does not depend on batch mates.
+    y = relu(sqrt(1/2) (W x + conv(relu(conv(x))))), with W a projection where the shape changes,
+    else the identity. Normalisation over a batch would make a picture depend on its batch mates,
+    and over a picture or groups of its channels it takes away what the picture has much of.
 
     Args:
         inputs: Channels that go in.
@@ -34,17 +35,16 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
-        self.first = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
-        self.second = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
-        self.norms = nn.ModuleList(_normalization(outputs) for _ in range(2))
+        self.first = _convolution(inputs, outputs, 3, stride)
+        self.second = _convolution(outputs, outputs, 3)
         self.past: nn.Module = nn.Identity()
         if stride != 1 or inputs != outputs:
-            self.past = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+            self.past = _convolution(inputs, outputs, 1, stride)
 
     def forward(self, pictures: Tensor) -> Tensor:
         """(B, inputs, H, W) to (B, outputs, ceil(H / stride), ceil(W / stride))."""
-        inner = functional.relu(self.norms[0](self.first(pictures)))
-        return functional.relu(self.past(pictures) + self.norms[1](self.second(inner)))
+        inner = self.second(functional.relu(self.first(pictures)))
+        return functional.relu((self.past(pictures) + inner) * math.sqrt(0.5))
 
 
 class Stages(nn.Module):
@@ -60,8 +60,7 @@ class Stages(nn.Module):
     def __init__(self, channels: tuple[int, ...], blocks: int) -> None:
         super().__init__()
         self.channels = channels[-1]
-        self.stem = nn.Conv2d(3, channels[0], 3, 2, padding=1, bias=False)
-        self.norm = _normalization(channels[0])
+        self.stem = _convolution(3, channels[0], 3, 2)
         layers: list[nn.Module] = []
         for stage, (inputs, outputs) in enumerate(pairwise((channels[0], *channels))):
             layers.append(ResidualBlock(inputs, outputs, 2 if stage else 1))
@@ -70,7 +69,7 @@ class Stages(nn.Module):
 
     def forward(self, pictures: Tensor) -> Tensor:
         """(B, 3, H, W) to (B, C, h, w)."""
-        states: Tensor = self.layers(functional.relu(self.norm(self.stem(pictures))))
+        states: Tensor = self.layers(functional.relu(self.stem(pictures)))
         return states
 
 
@@ -156,5 +155,9 @@ class CaptionModel(EncoderDecoder):
         return self.decoder.start(self.encoder(source), lengths)
 
 
-def _normalization(channels: int) -> nn.GroupNorm:
-    return nn.GroupNorm(math.gcd(8, channels), channels)
+def _convolution(inputs: int, outputs: int, width: int, stride: int = 1) -> nn.Conv2d:
+    """Odd width, and a start that keeps the size of what goes through (He 2015)."""
+    convolution = nn.Conv2d(inputs, outputs, width, stride, padding=width // 2)
+    nn.init.kaiming_normal_(convolution.weight, nonlinearity="relu")
+    nn.init.zeros_(cast(Tensor, convolution.bias))
+    return convolution
