@@ -108,6 +108,8 @@ class CaptionModelConfig(Section):
                 f'attention.window = "{self.attention.window}" is for sequences, and a picture '
                 'has no order: set window = "global"'
             )
+        if self.attention.coverage:
+            raise ValueError("attention.coverage is for texts: set coverage = false")
         if self.backbone == "none" and (self.backbone_weights or self.fine_tune):
             raise ValueError(
                 'backbone_weights and fine_tune need a backbone, such as backbone = "resnet18"'

@@ -46,7 +46,7 @@ def caption_scores(
     """
     found = validation_scores(captions, references, target_language=target_language)
     right = sum(
-        caption.strip() in {one.strip() for one in several}
+        caption.rstrip("\r\n") in {one.rstrip("\r\n") for one in several}
         for caption, several in zip(captions, references, strict=True)
     )
     exact = right / max(1, len(captions))

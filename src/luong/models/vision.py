@@ -136,11 +136,11 @@ class CaptionModel(EncoderDecoder):
         tied = None if config.tie_embeddings == "none" else self.target_embedding
         self.output = OutputLayer(config.hidden_size, vocabulary_size, tied)
         self.input_dropout = config.decoder.dropout_of_inputs
+        self.vocabulary_size = vocabulary_size
         for part in (self.target_embedding, self.decoder, self.output):
             for parameter in part.parameters():
                 nn.init.uniform_(parameter, -0.1, 0.1)
 
-    @override
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, DecoderState]:
         """Read pictures.
 
@@ -152,6 +152,10 @@ class CaptionModel(EncoderDecoder):
             The memory that steps attend to, a position for each cell, row by row; and the
             decoder's state before the first step.
         """
+        return self._start(source, lengths)
+
+    @override
+    def _start(self, source: Tensor, lengths: Tensor) -> tuple[Memory, DecoderState]:
         return self.decoder.start(self.encoder(source), lengths)
 
 

@@ -175,6 +175,6 @@ def _known(model: EncoderDecoder) -> Step[DecoderState, Memory]:
         state, output = model.step(tokens, state, memory)
         unknown = torch.tensor([UNKNOWN], device=tokens.device)
         logs = output.log_probabilities.index_fill(1, unknown, -torch.inf)
-        return state, StepOutput(logs, output.weights)
+        return state, output._replace(log_probabilities=logs)
 
     return step

@@ -18,8 +18,7 @@ from luong.pictures import CaptionCorpus, CaptionDataset
 from luong.search import Captioner
 from luong.text.batches import Batch
 from luong.text.tokenizers import Tokenizer, train_tokenizer
-from luong.text.vocabulary import PAD
-from luong.training.loss import Loss, output_loss, translation_loss
+from luong.training.loss import Loss, batch_loss
 from luong.training.report import perplexity
 from luong.training.task import Task, Validated
 
@@ -97,7 +96,7 @@ class CaptionTask(Task[CaptionConfig]):
         self, model: CaptionModel, batch: Batch, settings: CaptionTrainingConfig, divisor: int
     ) -> Loss:
         batch = batch._replace(source=shifted(batch.source, settings.shift))
-        return translation_loss(model, batch, settings, divisor)
+        return batch_loss(model, batch, smoothing=settings.label_smoothing, divisor=divisor)
 
     @override
     def validate(self, folder: CaptionFolder) -> Validated:
@@ -129,12 +128,8 @@ class CaptionTask(Task[CaptionConfig]):
         budget = self.config.training.batch_tokens
         for positions in self.valid.plan(batch_tokens=budget, seed=0, epoch=0):
             batch = self.valid.batch(positions).to(folder.device)
-            states, _ = folder.model(batch.source, batch.source_lengths, batch.target_input)
-            real = batch.target_output != PAD
-            targets = batch.target_output[real]
-            factors = folder.model.output.factors(states[real])
-            total += output_loss(*factors, targets).likelihood.item()
-            tokens += len(targets)
+            total += batch_loss(folder.model, batch).likelihood.item()
+            tokens += batch.target_tokens
         return total / tokens
 
 
