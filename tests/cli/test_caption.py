@@ -62,7 +62,7 @@ def test_evaluate(luong, trained_captioner, shapes, tmp_path):
 def test_training_names_the_verb(luong, shapes, tmp_path):
     options = [f"--set=output={tmp_path / 'run'}", "--set=training.max_epochs=1"]
     lines = luong("train", shapes / "run.toml", *options).out.splitlines()
-    assert "% exact at update" in lines[-3]
+    assert "best validation BLEU" in lines[-3]
     assert lines[-1] == f"caption:    luong caption {tmp_path / 'run'} picture.png"
     assert (tmp_path / "run" / "report.html").exists()
 

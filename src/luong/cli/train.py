@@ -45,7 +45,4 @@ def _best(scores: dict[str, Any]) -> str:
         return f"{scores['exact_match']:.1%} exactly right at update {step}"
     if "accuracy" in scores:
         return f"accuracy {scores['accuracy']:.1%} at update {step}"
-    if "exact_match" in scores:
-        bleu, exact = scores["bleu"], scores["exact_match"]
-        return f"BLEU {bleu:.1f}, {exact:.1%} exact at update {step}"
     return f"BLEU {scores.get('bleu', 0.0):.1f} at update {step}"
