@@ -234,12 +234,13 @@ max_length = 6
 channels = [8, 16]
 embedding_size = 8
 hidden_size = 24
-dropout = 0.1
+dropout = 0.0
+picture_dropout = 0.0
 [training]
-max_epochs = 25
-validate_every = 25
+max_epochs = 44
+validate_every = 44
 batch_tokens = 64
-learning_rate = 0.015
+learning_rate = 0.01
 average_decay = 0.9
 label_smoothing = 0.0
 shift = 1

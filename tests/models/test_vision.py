@@ -25,7 +25,8 @@ def model_of(**options):
 
 def test_a_block_is_its_equation():
     block = ResidualBlock(3, 5, 2).double()
-    for layer in (block.first, block.second, block.past):
+    before, _, first, between, _, second = block.inner
+    for layer in (first, second, block.past):
         nn.init.normal_(layer.bias)
     pictures = torch.randn(2, 3, 6, 6, dtype=torch.float64)
 
@@ -53,8 +54,14 @@ def test_a_block_is_its_equation():
             + layer.bias[:, None, None]
         )
 
-    inner = convolved(block.second, convolved(block.first, pictures, 2).clamp(min=0), 1)
-    expected = ((convolved(block.past, pictures, 2) + inner) / 2**0.5).clamp(min=0)
+    def normed(layer, inputs):
+        """Each cell's channels, less their mean and over their spread."""
+        centred = inputs - inputs.mean(1, keepdim=True)
+        return centred / (centred.square().mean(1, keepdim=True) + layer.eps).sqrt()
+
+    inner = convolved(first, normed(before, pictures).clamp(min=0), 2)
+    inner = convolved(second, normed(between, inner).clamp(min=0), 1)
+    expected = convolved(block.past, pictures, 2) + inner
     assert torch.allclose(block(pictures), expected)
 
 
@@ -69,7 +76,8 @@ def test_cells_lie_where_they_look():
     encoder = PictureEncoder(CaptionModelConfig(**SIZES)).eval()
     pictures = torch.randn(1, 3, 32, 32, requires_grad=True)
     for row, column in ((2, 5), (4, 2), (5, 4)):
-        state = encoder.network(pictures)[0, :, row, column].sum()
+        # Normalised channels sum to 0, so one of them is looked at.
+        state = encoder.network(pictures)[0, 0, row, column]
         (gradient,) = torch.autograd.grad(state, pictures)
         weights = gradient.square().sum((0, 1))
         places = torch.arange(32.0)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 from typing import cast
 
 from torch import Tensor, nn
-from torch.nn import functional
 from typing_extensions import override
 
 from luong.attention import Memory
@@ -20,12 +18,21 @@ from luong.models.encoders import Encoded
 from luong.models.output import OutputLayer
 
 
-class ResidualBlock(nn.Module):
-    """Two convolutions and what goes past them (He 2016), without normalisation.
+class CellNorm(nn.LayerNorm):
+    """Layer normalisation of the channels of each cell (Ba 2016), which sees no other cell."""
 
-    y = relu(sqrt(1/2) (W x + conv(relu(conv(x))))), with W a projection where the shape changes,
+    @override
+    def forward(self, pictures: Tensor) -> Tensor:
+        """(B, C, H, W) to the same."""
+        return super().forward(pictures.movedim(1, -1)).movedim(-1, 1)
+
+
+class ResidualBlock(nn.Module):
+    """Two convolutions and what goes past them, each after its normalisation (He 2016).
+
+    y = W x + conv(relu(norm(conv(relu(norm(x)))))), with W a projection where the shape changes,
     else the identity. Normalisation over a batch would make a picture depend on its batch mates,
-    and over a picture or groups of its channels it takes away what the picture has much of.
+    and over a picture it takes away what the picture has much of: this one is of each cell.
 
     Args:
         inputs: Channels that go in.
@@ -35,16 +42,22 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
-        self.first = _convolution(inputs, outputs, 3, stride)
-        self.second = _convolution(outputs, outputs, 3)
+        self.inner = nn.Sequential(
+            CellNorm(inputs),
+            nn.ReLU(),
+            _convolution(inputs, outputs, 3, stride),
+            CellNorm(outputs),
+            nn.ReLU(),
+            _convolution(outputs, outputs, 3),
+        )
         self.past: nn.Module = nn.Identity()
         if stride != 1 or inputs != outputs:
             self.past = _convolution(inputs, outputs, 1, stride)
 
     def forward(self, pictures: Tensor) -> Tensor:
         """(B, inputs, H, W) to (B, outputs, ceil(H / stride), ceil(W / stride))."""
-        inner = self.second(functional.relu(self.first(pictures)))
-        return functional.relu((self.past(pictures) + inner) * math.sqrt(0.5))
+        states: Tensor = self.past(pictures) + self.inner(pictures)
+        return states
 
 
 class Stages(nn.Module):
@@ -65,11 +78,11 @@ class Stages(nn.Module):
         for stage, (inputs, outputs) in enumerate(pairwise((channels[0], *channels))):
             layers.append(ResidualBlock(inputs, outputs, 2 if stage else 1))
             layers += [ResidualBlock(outputs, outputs, 1) for _ in range(blocks - 1)]
-        self.layers = nn.Sequential(*layers)
+        self.layers = nn.Sequential(*layers, CellNorm(channels[-1]))
 
     def forward(self, pictures: Tensor) -> Tensor:
         """(B, 3, H, W) to (B, C, h, w)."""
-        states: Tensor = self.layers(functional.relu(self.stem(pictures)))
+        states: Tensor = self.layers(self.stem(pictures))
         return states
 
 
@@ -137,9 +150,12 @@ class CaptionModel(EncoderDecoder):
         self.output = OutputLayer(config.hidden_size, vocabulary_size, tied)
         self.input_dropout = config.decoder.dropout_of_inputs
         self.vocabulary_size = vocabulary_size
-        for part in (self.target_embedding, self.decoder, self.output):
+        # With U(-0.1, 0.1), as translators start, a small decoder long learns words alone.
+        bound = config.hidden_size**-0.5
+        for part in (self.decoder, self.output):
             for parameter in part.parameters():
-                nn.init.uniform_(parameter, -0.1, 0.1)
+                nn.init.uniform_(parameter, -bound, bound)
+        nn.init.normal_(self.target_embedding.weight, std=config.embedding_size**-0.5)
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, DecoderState]:
         """Read pictures.
