@@ -109,7 +109,12 @@ def copies(pairs):
 
 
 COMBINATIONS = list(
-    itertools.product(SCORES.keys() - {"none"}, WINDOWS, ("luong", "bahdanau"), (True, False))
+    itertools.product(
+        (score for score in SCORES if score != "none"),
+        WINDOWS,
+        ("luong", "bahdanau"),
+        (True, False),
+    )
 )
 
 
