@@ -189,7 +189,7 @@ class TestParallel:
 
 class TestFormulas:
     def test_convolutional(self, make):
-        """x' = sqrt(1/2) (x + A sigmoid(B)) over windows of zeros and states, by a loop."""
+        """x' = sqrt(1/2) (x + A sigmoid(B)) over windows, by a loop; then normalised."""
         encoder = make(encoder="convolutional", encoder_layers=2)
         embedded = make_embedded()
         found = encoder(embedded, LENGTHS).states
@@ -205,6 +205,8 @@ class TestFormulas:
                     gated = both[:6] / (1 + torch.exp(-both[6:]))
                     rows.append((states[s] + gated) / math.sqrt(2))
                 states = torch.stack(rows)
+            centred = states - states.mean(-1, keepdim=True)
+            states = centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
             torch.testing.assert_close(found[row, :length], states, **EXACT)
 
     def test_mean(self, make):

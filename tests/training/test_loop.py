@@ -30,7 +30,9 @@ TRAINING_KEYS = {
     "target_tokens_per_second",
     "wait_share",
 }
-VALIDATION_KEYS = {"kind", "step", "epoch", "seconds", "loss", "perplexity", "bleu", "chrf"}
+VALIDATION_KEYS = {
+    *("kind", "step", "epoch", "seconds", "loss", "perplexity", "bleu", "chrf", "exact_match")
+}
 
 
 def files(folder):

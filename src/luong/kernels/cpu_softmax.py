@@ -13,14 +13,17 @@ Bools = NDArray[np.bool_]
 _ZERO = np.float32(0.0)
 _HALF = np.float32(0.5)
 _LEAST = np.float32(-np.inf)
+# Below it our exponential stays where it is, and what is left is less than 1e-37.
+_NOTHING = np.float32(-86.0)
 
 
 @compiled
 def _exponentiate(scores: Floats, allowed: Bools, top: np.float32, out: Floats) -> np.float32:
     total = _ZERO
     for s in range(scores.shape[0]):
-        power = exponential((scores[s] - top) * _HALF)
-        out[s] = power if allowed[s] else _ZERO
+        difference = scores[s] - top
+        power = exponential(difference * _HALF)
+        out[s] = _ZERO if not allowed[s] or difference < _NOTHING else power
         total += out[s]
     return total
 
