@@ -206,7 +206,8 @@ class TestFormulas:
                     rows.append((states[s] + gated) / math.sqrt(2))
                 states = torch.stack(rows)
             centred = states - states.mean(-1, keepdim=True)
-            states = centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+            spread = (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+            states = centred / spread * encoder.norm.weight + encoder.norm.bias
             torch.testing.assert_close(found[row, :length], states, **EXACT)
 
     def test_mean(self, make):
