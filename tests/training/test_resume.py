@@ -127,7 +127,7 @@ def state(folder):
     path = folder / "state" / "last.safetensors"
     with safe_open(path, "pt") as file:
         progress = json.loads(file.metadata()["progress"])
-    for key in ("seconds", "validation_seconds", "metrics_bytes"):
+    for key in ("seconds", "validation_seconds", "validating_seconds", "metrics_bytes"):
         del progress[key]
     for key in ("seconds", "waited"):
         del progress["interval"][key]
@@ -434,6 +434,23 @@ def test_slow_first_updates_do_not_shorten_the_plan(toy_config, console, clock, 
     monkeypatch.setattr(Updater, "update", first_slow)
     config = toy_config(f"training.max_minutes={4 / 60}", "training.max_epochs=100")
     assert train(config, console=console).reason == "17 planned updates done"  # 1 + 2 / 0.125
+
+
+def test_a_slow_validation_does_not_slow_the_pace(toy_config, console, clock, monkeypatch):
+    # The first validation compiles the kernels of the search, while updates are being timed.
+    validate = Trainer._validate
+
+    def slow(self):
+        validate(self)
+        if self.progress.update == 6:
+            clock.now += 1.0
+            self.progress.validating_seconds += 1.0
+
+    monkeypatch.setattr(Trainer, "_validate", slow)
+    limits = [f"training.max_minutes={4 / 60}", "training.max_epochs=100"]
+    config = toy_config(*limits, "training.validate_every=6")
+    # 4 seconds, 1 of them for the validation, in eighths.
+    assert train(config, console=console).reason == "24 planned updates done"
 
 
 def test_validation_saves_for_resuming(toy_config, console, stop_after):

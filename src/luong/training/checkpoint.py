@@ -56,8 +56,10 @@ class Progress:
         best_scores: All that it found, as the model folder shows it.
         validated_update: The update of the last validation.
         validation_seconds: What that validation took.
+        validating_seconds: What all validations took.
         stale_validations: Validations since the best.
-        timed_from: The update, second and share of the run since when updates are timed for that.
+        timed_from: Since when updates are timed for that: the update, the seconds without those of
+            validations, and the share of the run.
         planned_updates: Estimated under a time limit, once; None otherwise.
         planned_minutes: The limit it was estimated under.
         schedule: `factor` and `stale` of the learning-rate schedule.
@@ -75,6 +77,7 @@ class Progress:
     best_scores: dict[str, Any] = field(default_factory=dict)
     validated_update: int = 0
     validation_seconds: float = 0.0
+    validating_seconds: float = 0.0
     stale_validations: int = 0
     timed_from: tuple[int, float, float] | None = None
     planned_updates: int | None = None

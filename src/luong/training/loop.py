@@ -305,17 +305,18 @@ class Trainer:
         """Under a time limit, plan the updates once, shortly before the rate is to fall."""
         progress, training = self.progress, self.config.training
         seconds, share = self._seconds(), self._fraction_done()
+        updating = seconds - progress.validating_seconds
         due = max(0.05, 0.8 * training.decay_start)
         if progress.timed_from is None:
             # The first updates are slower, as kernels are compiled: they say little of the rest.
             if progress.update and share >= due / 2:
-                progress.timed_from = (progress.update, seconds, share)
+                progress.timed_from = (progress.update, updating, share)
             return
         update, since, start = progress.timed_from
         if progress.update == update or share < max(due, start + due / 2):
             return
         left = max(0.0, 60 * training.max_minutes - seconds - progress.validation_seconds)
-        pace = (progress.update - update) / (seconds - since)
+        pace = (progress.update - update) / (updating - since)
         planned = progress.update + max(1, int(left * pace))
         progress.planned_updates = min(planned, self._most_updates)
         progress.planned_minutes = training.max_minutes
@@ -386,6 +387,7 @@ class Trainer:
         self.report.validation(row, best, validated.samples)
         progress.validated_update = progress.update
         progress.validation_seconds = seconds - start
+        progress.validating_seconds += seconds - start
         progress.interval.seconds += seconds - start
 
     def _save_is_due(self) -> bool:
