@@ -144,7 +144,7 @@ device = "cpu"
 """
 
 
-@pytest.mark.parametrize("form", ["tokens", "attention"])
+@pytest.mark.parametrize("form", [pytest.param("tokens", marks=pytest.mark.slow), "attention"])
 def test_inflection_with_features(luong, tmp_path, form):
     words = ["gehen", "sehen", "Haus", "ab"]
     rows = [f"{word}\t{word}t\tV;PST\n{word}\t{word}\tV\n" for word in words]

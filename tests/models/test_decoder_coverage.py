@@ -79,6 +79,7 @@ def test_the_loss_of_coverage_against_a_loop(make_model, pairs):
     assert torch.equal(covered.likelihood, plain.likelihood)
 
 
+@pytest.mark.slow
 def test_gradients_of_all_parameters_with_coverage_and_copying(make_model, pairs):
     model = make_model(score="additive", coverage=True, copies=True, hidden_size=2)
     copies = pairs.source.masked_fill(pairs.source == 0, -1)

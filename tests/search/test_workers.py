@@ -116,6 +116,7 @@ def test_one_worker_is_this_process(trained) -> None:
         assert type(translator) is Translator
 
 
+@pytest.mark.slow
 def test_an_ensemble_is_shared_as_one_model_is(trained) -> None:
     both = [trained, trained]
     with open_translator(both) as alone, open_translator(both, workers=2) as pool:
