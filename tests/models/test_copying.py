@@ -154,7 +154,7 @@ def test_the_gate_is_equation_8(make_model, pairs, copies):
     context = model.decoder.attention(
         state.hidden[:, -1:], memory.memory, positions=state.position.unsqueeze(1)
     ).context[:, 0]
-    after, decoded = model.decoder.gated_step(embedded, state, memory.memory)
+    after, decoded = model.decoder.step(embedded, state, memory.memory)
     parts = torch.cat((context, after.hidden[:, -1], embedded), 1)
     gate = model.decoder.copy_gate
     torch.testing.assert_close(

@@ -54,7 +54,7 @@ def test_steps_equal_the_equations(
     keys = encoded.states.detach().numpy()
     rows = [first_row(weights, config, final) for final in encoded.final.detach().numpy()]
     for step in range(3):
-        state, (attentional, found) = model.decoder.step(embedded[:, step], state, memory)
+        state, (attentional, found, _) = model.decoder.step(embedded[:, step], state, memory)
         assert attentional is state.attentional
         for index, length in enumerate(LENGTHS):
             inputs = embedded[index, step].detach().numpy()
@@ -228,9 +228,9 @@ def test_unrolling_goes_on_from_any_state(make_model, pairs, placement, feeding,
     model = make_model(placement=placement, input_feeding=feeding, window=window)
     embedded = model.target_embedding(pairs.target)
     memory, state = model.encode(pairs.source, pairs.lengths)
-    whole, weights = model.decoder.unroll(embedded, state, memory, need_weights=True)
+    whole, weights, _ = model.decoder.unroll(embedded, state, memory, need_weights=True)
     state, _ = model.decoder.step(embedded[:, 0], state, memory)
-    rest, rest_weights = model.decoder.unroll(embedded[:, 1:], state, memory, need_weights=True)
+    rest, rest_weights, _ = model.decoder.unroll(embedded[:, 1:], state, memory, need_weights=True)
     torch.testing.assert_close(rest, whole[:, 1:], **EXACT)
     torch.testing.assert_close(rest_weights, weights[:, 1:], **EXACT)
 
@@ -287,13 +287,13 @@ def test_state_dropout_keeps_the_same_units_at_every_step(make_model, pairs, opt
     embedded = model.target_embedding(pairs.target)
     memory, state = model.encode(pairs.source, pairs.lengths)
     torch.manual_seed(7)
-    found, _ = decoder.train().unroll(embedded, state, memory)
+    found, *_ = decoder.train().unroll(embedded, state, memory)
     torch.manual_seed(7)
     mask = keep_mask(*state.hidden.shape, probability=0.5, like=state.hidden)
     decoder.eval()
     for step in range(embedded.shape[1]):
         dropped = state._replace(hidden=state.hidden * mask)
-        state, (attentional, _) = decoder.step(embedded[:, step], dropped, memory)
+        state, (attentional, _, _) = decoder.step(embedded[:, step], dropped, memory)
         torch.testing.assert_close(found[:, step], attentional, **EXACT)
 
 
@@ -301,7 +301,7 @@ def test_layer_dropout_acts_on_what_is_fed_back(make_model, pairs):
     """The attentional state that the output layer reads is the one that joins the next input."""
     model = make_model(layer_dropout=0.5).train()
     memory, state = model.encode(pairs.source, pairs.lengths)
-    state, (attentional, _) = model.decoder.step(
+    state, (attentional, _, _) = model.decoder.step(
         model.target_embedding(pairs.target[:, 0]), state, memory
     )
     assert (attentional == 0).any()

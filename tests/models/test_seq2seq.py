@@ -151,10 +151,10 @@ def test_autocast_unrolls_as_it_steps(make_config, pairs, cell, placement):
     embedded = model.target_embedding(pairs.target)
     with torch.autocast("cpu", torch.bfloat16):
         memory, state = model.encode(pairs.source, pairs.lengths)
-        states, _ = model.decoder.unroll(embedded, state, memory)
+        states, *_ = model.decoder.unroll(embedded, state, memory)
         with torch.no_grad():
             for step in range(embedded.shape[1]):
-                state, (attentional, _) = model.decoder.step(embedded[:, step], state, memory)
+                state, (attentional, _, _) = model.decoder.step(embedded[:, step], state, memory)
                 torch.testing.assert_close(attentional, states[:, step], rtol=0, atol=2e-3)
 
 

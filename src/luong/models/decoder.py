@@ -132,8 +132,8 @@ class Decoder(nn.Module):
     Example:
         >>> decoder = Decoder(ModelConfig(embedding_size=4, hidden_size=6))
         >>> memory, state = decoder.start(encoded, lengths)
-        >>> attentional, weights = decoder.unroll(embedded, state, memory, need_weights=True)
-        >>> state, (attentional, weights) = decoder.step(embedded[:, 0], state, memory)
+        >>> attentional, weights, _ = decoder.unroll(embedded, state, memory, need_weights=True)
+        >>> state, (attentional, weights, _) = decoder.step(embedded[:, 0], state, memory)
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -186,7 +186,7 @@ class Decoder(nn.Module):
 
     def step(
         self, embedded: Tensor, state: DecoderState, memory: Memory
-    ) -> tuple[DecoderState, tuple[Tensor, Tensor]]:
+    ) -> tuple[DecoderState, Decoded]:
         """One step of some rows; pure.
 
         Args:
@@ -196,16 +196,8 @@ class Decoder(nn.Module):
             memory: Of the sentences.
 
         Returns:
-            The new state, and the attentional state (rows, H) with the weights over the whole
-            source (rows, S).
+            The new state, and the attentional state with the weights and the gate.
         """
-        state, decoded = self.gated_step(embedded, state, memory)
-        return state, cast(tuple[Tensor, Tensor], decoded[:2])
-
-    def gated_step(
-        self, embedded: Tensor, state: DecoderState, memory: Memory
-    ) -> tuple[DecoderState, Decoded]:
-        """As `step`, with the gate of copying."""
         projected = self._first.project(embedded)
         state, attended = self._advance(projected, state, memory, self._loop())
         weights = attended.dense(memory.mask.shape[1]).flatten(0, 1)
@@ -219,7 +211,7 @@ class Decoder(nn.Module):
         memory: Memory,
         *,
         need_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> Decoded:
         """All steps of a known target (teacher forcing).
 
         Args:
@@ -229,19 +221,8 @@ class Decoder(nn.Module):
             need_weights: Also give the weights over the whole source.
 
         Returns:
-            Attentional states (B, T, H), and the weights (B, T, S) or None.
+            Attentional states, weights and gates of all steps.
         """
-        return self.gated_unroll(embedded, state, memory, need_weights=need_weights)[:2]
-
-    def gated_unroll(
-        self,
-        embedded: Tensor,
-        state: DecoderState,
-        memory: Memory,
-        *,
-        need_weights: bool = False,
-    ) -> Decoded:
-        """As `unroll`, with the gates of copying."""
         source_length = memory.mask.shape[1]
         steps = embedded.transpose(0, 1)
         if not self.feeds and not self.attends_first and not self.covers:

@@ -73,7 +73,7 @@ class EncoderDecoder(nn.Module, ABC):
         """
         memory, state = self._start(source, lengths)
         embedded = self._embedded(self.target_embedding, target)
-        decoded = self.decoder.gated_unroll(embedded, state, memory, need_weights=need_weights)
+        decoded = self.decoder.unroll(embedded, state, memory, need_weights=need_weights)
         return decoded if need_gates else decoded[:2]
 
     def step(
@@ -100,7 +100,7 @@ class EncoderDecoder(nn.Module, ABC):
             tokens = tokens.masked_fill(tokens >= self.vocabulary_size, UNKNOWN)
             copying, memory = memory, memory.memory
         embedded = self._embedded(self.target_embedding, tokens)
-        state, decoded = self.decoder.gated_step(embedded, state, memory)
+        state, decoded = self.decoder.step(embedded, state, memory)
         logs = kernels.log_softmax((output or self.output)(decoded.attentional))
         weights = cast(Tensor, decoded.weights)
         if copying is None or decoded.gates is None:
