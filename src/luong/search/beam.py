@@ -94,6 +94,7 @@ def beam_search(
     alpha: float = 1.0,
     min_length: int = 0,
     block_ngrams: int = 0,
+    never: tuple[int, ...] = (PAD, BEGIN),
 ) -> list[list[Hypothesis]]:
     """Find the most probable outputs of a batch of sentences.
 
@@ -120,6 +121,7 @@ def beam_search(
         min_length: Fewest tokens of an output, the end symbol not counted; fewer only where
             max_lengths or the probabilities leave nothing else.
         block_ngrams: No so many tokens in a row come twice in an output; 0: they may.
+        never: Tokens that no output has.
 
     Returns:
         For each sentence up to n_best distinct hypotheses, best first; fewer where fewer have a
@@ -156,9 +158,9 @@ def beam_search(
         full = limits <= length
         logs = without_repeats(output.log_probabilities, prefixes, block_ngrams)
         if length < min_length:
-            logs = without_end(logs, full)
+            logs = without_end(logs, full, never)
         scores, parents, tokens, ended = kernels.best_continuations(
-            scores, logs, full, beam_size, end=END, never=(PAD, BEGIN)
+            scores, logs, full, beam_size, end=END, never=never
         )
         weights = output.weights.view(len(sentences), width, -1)
         history.append(_Step(sentences, tokens, parents, weights, _shares(output, parents, tokens)))

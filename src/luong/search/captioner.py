@@ -10,19 +10,15 @@ from typing import NamedTuple, overload
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from luong.attention import Memory
-from luong.errors import UserError, is_out_of_memory
 from luong.folder import CaptionFolder
-from luong.models import EncoderDecoder, StepOutput
-from luong.models.decoder import DecoderState
 from luong.pictures import CaptionCorpus, fitted, normalized, read_picture
 from luong.pictures.loader import Picture
-from luong.search.beam import Hypothesis, Step, beam_search
+from luong.search.beam import Hypothesis, beam_search
 from luong.search.caption import Caption
+from luong.search.splitting import search_split
 from luong.search.trained import evaluating
-from luong.text.vocabulary import UNKNOWN
+from luong.text.vocabulary import BEGIN, PAD, UNKNOWN
 
 _BATCH = 32
 _LINE_BREAK = re.compile("[\r\n]")
@@ -113,30 +109,16 @@ class Captioner:
         return list(self.caption_pictures(pictures, beam_size=beam_size))
 
     def _captions(self, batch: list[NamedPicture], beam_size: int) -> list[Caption]:
-        """A batch that does not fit in memory is split in two."""
-        try:
-            found = self._search(batch, beam_size)
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            found = None  # split outside of the handler: the error keeps the tensors alive
-        if found is None:
-            if len(batch) == 1:
-                raise UserError(
-                    f"A picture does not fit in the memory of {self.folder.device}. Lower "
-                    "beam_size."
-                )
-            middle = len(batch) // 2
-            first = self._captions(batch[:middle], beam_size)
-            return first + self._captions(batch[middle:], beam_size)
-        if not all(found):
-            raise UserError(
-                "The model gives no numbers (NaN) as probabilities: its training has diverged. "
-                "Train anew with a lower learning rate."
-            )
+        def search(some: Sequence[NamedPicture]) -> list[list[Hypothesis]]:
+            return self._search(some, beam_size)
+
+        def too_large(_: NamedPicture) -> str:
+            return f"A picture does not fit in the memory of {self.folder.device}. Lower beam_size."
+
+        found = search_split(search, batch, too_large)
         return [self._result(*pair) for pair in zip(batch, found, strict=True)]
 
-    def _search(self, batch: list[NamedPicture], beam_size: int) -> list[list[Hypothesis]]:
+    def _search(self, batch: Sequence[NamedPicture], beam_size: int) -> list[list[Hypothesis]]:
         folder, data = self.folder, self.folder.config.data
         model, device = folder.model, folder.device
         rows, columns = folder.config.grid
@@ -146,11 +128,13 @@ class Captioner:
         with torch.inference_mode(), torch.autocast(device.type, enabled=False), evaluating(model):
             memory, state = model.encode(source, cells)
             return beam_search(
-                _known(model),
+                model.step,
                 state,
                 memory,
                 beam_size=beam_size,
                 max_lengths=torch.full_like(cells, data.max_length),
+                # There is no source word to put in the place of an unknown one.
+                never=(PAD, BEGIN, UNKNOWN),
             )
 
     def _result(self, source: NamedPicture, hypotheses: list[Hypothesis]) -> Caption:
@@ -164,17 +148,3 @@ class Captioner:
             attention=attention.view(-1, *self.folder.config.grid),
             picture=source.picture,
         )
-
-
-def _known(model: EncoderDecoder) -> Step[DecoderState, Memory]:
-    """Steps that never write the unknown word: there is no source word to put in its place."""
-
-    def step(
-        tokens: Tensor, state: DecoderState, memory: Memory
-    ) -> tuple[DecoderState, StepOutput]:
-        state, output = model.step(tokens, state, memory)
-        unknown = torch.tensor([UNKNOWN], device=tokens.device)
-        logs = output.log_probabilities.index_fill(1, unknown, -torch.inf)
-        return state, output._replace(log_probabilities=logs)
-
-    return step

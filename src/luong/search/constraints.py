@@ -8,19 +8,22 @@ from torch import Tensor
 from luong.text.vocabulary import BEGIN, END, PAD
 
 
-def without_end(log_probabilities: Tensor, full: Tensor) -> Tensor:
+def without_end(
+    log_probabilities: Tensor, full: Tensor, never: tuple[int, ...] = (PAD, BEGIN)
+) -> Tensor:
     """Forbid the end symbol wherever there is another way on.
 
     Args:
         log_probabilities: Of the next token (rows, V).
         full: Sentences that may only be ended, bool (n,); rows are sentence by sentence.
+        never: Tokens that are no way on.
 
     Example:
         >>> without_end(torch.tensor([[0.0, -1.0, 0.0, -2.0]]), torch.tensor([False]))
         tensor([[ 0.0000, -1.0000,  0.0000,    -inf]])
     """
     others = log_probabilities.clone()
-    others[:, (PAD, BEGIN, END)] = -torch.inf
+    others[:, (*never, END)] = -torch.inf
     goes_on = (others > -torch.inf).any(1)
     goes_on &= ~full.repeat_interleave(len(log_probabilities) // len(full))
     result = log_probabilities.clone()

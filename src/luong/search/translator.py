@@ -11,18 +11,20 @@ from typing import Any, Literal, Unpack, overload
 import torch
 from torch import Tensor
 
-from luong.errors import UserError, is_out_of_memory
+from luong.errors import UserError
 from luong.search.beam import Hypothesis, beam_search
 from luong.search.chunks import Source, batch_places, read_chunks
 from luong.search.copying import encode, read_copies, refuse_shortlist, stretches
 from luong.search.ensemble import as_one, shortlisted
 from luong.search.links import aligned_rows, word_links
 from luong.search.settings import SearchOptions, SearchSettings
+from luong.search.splitting import search_split
 from luong.search.trained import TrainedModel, evaluating
 from luong.search.translation import Translation, blank_translation
+from luong.text.batches import padded
 from luong.text.copying import Copies
 from luong.text.featured import first_feature
-from luong.text.vocabulary import END, PAD, SPECIAL_TOKENS, UNKNOWN
+from luong.text.vocabulary import END, SPECIAL_TOKENS, UNKNOWN
 
 _LINE_BREAK = re.compile("[\r\n]")
 
@@ -181,26 +183,18 @@ class Translator:
         copies = read_copies(
             self.folder, [source.line for source in batch], [len(source.ids) for source in batch]
         )
-        try:
-            found = self._search(batch, settings, copies)
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            found = None  # split outside of the handler: the error keeps the tensors alive
-        if found is None:
-            if len(batch) == 1:
-                raise UserError(
-                    f"A line of {len(batch[0].ids)} tokens does not fit in the memory of "
-                    f"{self.folder.device}. Lower max_source_length or beam_size."
-                )
-            middle = len(batch) // 2
-            first = self.translate_batch(batch[:middle], settings)
-            return first + self.translate_batch(batch[middle:], settings)
-        if not all(found):
-            raise UserError(
-                "The model gives no numbers (NaN) as probabilities: its training has diverged. "
-                "Train anew with a lower learning rate."
+
+        def search(places: Sequence[int]) -> list[list[Hypothesis]]:
+            some = None if copies is None else [copies[place] for place in places]
+            return self._search([batch[place] for place in places], settings, some)
+
+        def too_large(place: int) -> str:
+            return (
+                f"A line of {len(batch[place].ids)} tokens does not fit in the memory of "
+                f"{self.folder.device}. Lower max_source_length or beam_size."
             )
+
+        found = search_split(search, range(len(batch)), too_large)
         extra = [one.extra for one in copies] if copies else [[]] * len(batch)
         return [
             [self._translation(source, hypothesis, settings, new) for hypothesis in hypotheses]
@@ -213,13 +207,11 @@ class Translator:
         """Run the beam search over one padded batch."""
         model, device = self.folder.model, torch.device(self.folder.device)
         lengths = [len(source.ids) for source in batch]
-        padded = torch.full((len(batch), max(lengths) + 1), PAD, dtype=torch.int64)
-        for row, source in enumerate(batch):
-            padded[row, : lengths[row] + 1] = torch.tensor([*source.ids, END])
+        sources = padded([[*source.ids, END] for source in batch])
         limits = torch.tensor([settings.max_length(length) for length in lengths])
         with torch.inference_mode(), torch.autocast(device.type, enabled=False), evaluating(model):
             ended = torch.tensor(lengths).to(device) + 1
-            memory, state = encode(model, padded.to(device), ended, copies)
+            memory, state = encode(model, sources.to(device), ended, copies)
             step: Any = model.step
             tokens = None
             if settings.shortlist:

@@ -10,14 +10,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from rich.console import Console
 from torch import nn
 
 from luong import kernels
-from luong.config import AnyConfig, CaptionConfig, ClassifierConfig
+from luong.config import AnyConfig
 from luong.errors import UserError
 from luong.folder import (
     CONFIG,
@@ -29,7 +28,6 @@ from luong.folder import (
 )
 from luong.text.batches import BatchLoader, TrainingBatch
 from luong.text.tokenizers import load_tokenizers, save_tokenizers
-from luong.training.captions import CaptionTask
 from luong.training.checkpoint import (
     Interval,
     Progress,
@@ -38,14 +36,12 @@ from luong.training.checkpoint import (
     run_identity,
     save_state,
 )
-from luong.training.classification import ClassificationTask
 from luong.training.optim import Average, choose_device
 from luong.training.precision import choose_precision
 from luong.training.report import Report, perplexity
 from luong.training.result import TrainingResult
 from luong.training.schedule import Schedule
-from luong.training.task import Task
-from luong.training.translation import TranslationTask
+from luong.training.tasks import make_task
 from luong.training.update import Updated, Updater
 
 SAVE_SECONDS = 300.0
@@ -75,15 +71,6 @@ def train(
     trainer = Trainer(config, resume=resume, console=console or Console())
     with trainer.interruptible(), trainer.precision.applied():
         return trainer.run()
-
-
-def make_task(config: AnyConfig) -> Task[Any]:
-    """What the settings train, its corpora opened."""
-    if isinstance(config, ClassifierConfig):
-        return ClassificationTask(config)
-    if isinstance(config, CaptionConfig):
-        return CaptionTask(config)
-    return TranslationTask(config)
 
 
 class Trainer:

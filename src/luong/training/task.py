@@ -54,7 +54,7 @@ class Validated(NamedTuple):
 
 
 class Task(ABC, Generic[Config]):
-    """A kind of system; `make_task` of the loop chooses the class that the settings ask for.
+    """A kind of system; `make_task` chooses the class that the settings ask for.
 
     The constructor opens the corpora, `prepare` reads them, and then everything else is there.
 
