@@ -72,33 +72,32 @@ def evaluate(
         if len(models) > 1:
             raise typer.BadParameter("--file scores one model; ensembles are of translators")
         if task == "caption":
-            found, lines = evaluate_captions(models[0], file, beam_size=beam_size, device=device)
-            _print_captions(found, as_json)
+            scores, lines = evaluate_captions(models[0], file, beam_size=beam_size, device=device)
+            show = _show_captions
         else:
-            found, lines = evaluate_documents(models[0], file, device=device)
-            _print_classification(found, as_json)
-        if output:
-            write_whole(Path(output), "".join(line + "\n" for line in lines).encode())
-        return
-    search: dict[str, Any] = {
-        "beam_size": beam_size,
-        "batch_size": batch_size,
-        "shortlist": shortlist,
-        "min_length": min_length,
-        "block_ngrams": block_ngrams,
-    }
-    where: dict[str, Any] = {"device": device, "int8": int8, "workers": workers}
-    files = _pair_files(models[0], source, reference, file)
-    scores, texts = evaluate_files(models, files, rouge=rouge, **where, **search)
-    _print_scores(scores, as_json)
-    if output:
-        write_whole(Path(output), "".join(text + "\n" for text in texts).encode())
-
-
-def _print_scores(scores: dict[str, Any], as_json: bool) -> None:
+            scores, lines = evaluate_documents(models[0], file, device=device)
+            show = _show_classification
+    else:
+        search: dict[str, Any] = {
+            "beam_size": beam_size,
+            "batch_size": batch_size,
+            "shortlist": shortlist,
+            "min_length": min_length,
+            "block_ngrams": block_ngrams,
+        }
+        where: dict[str, Any] = {"device": device, "int8": int8, "workers": workers}
+        files = _pair_files(models[0], source, reference, file)
+        scores, lines = evaluate_files(models, files, rouge=rouge, **where, **search)
+        show = _show_translation
     if as_json:
-        typer.echo(json.dumps(scores))
-        return
+        typer.echo(json.dumps(scores, ensure_ascii=False))
+    else:
+        show(scores)
+    if output:
+        write_whole(Path(output), "".join(line + "\n" for line in lines).encode())
+
+
+def _show_translation(scores: dict[str, Any]) -> None:
     typer.echo(f"BLEU           {scores['bleu']:.2f}")
     typer.echo(f"chrF           {scores['chrf']:.2f}")
     typer.echo(f"TER            {scores['ter']:.2f}")
@@ -114,10 +113,7 @@ def _print_scores(scores: dict[str, Any], as_json: bool) -> None:
         typer.echo(f"signature      {signature}")
 
 
-def _print_captions(scores: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps(scores))
-        return
+def _show_captions(scores: dict[str, Any]) -> None:
     typer.echo(f"BLEU         {scores['bleu']:.2f}")
     typer.echo(f"chrF         {scores['chrf']:.2f}")
     typer.echo(f"exact match  {scores['exact_match']:.2%} of {scores['pictures']:,} pictures")
@@ -126,10 +122,7 @@ def _print_captions(scores: dict[str, Any], as_json: bool) -> None:
         typer.echo(f"signature    {signature}")
 
 
-def _print_classification(scores: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps(scores, ensure_ascii=False))
-        return
+def _show_classification(scores: dict[str, Any]) -> None:
     typer.echo(f"accuracy  {scores['accuracy']:.2%} of {scores['documents']:,} documents")
     typer.echo(f"macro F1  {scores['macro_f1']:.4f}")
     typer.echo(f"speed     {scores['documents_per_second']:.1f} documents/s")
