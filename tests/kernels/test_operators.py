@@ -90,7 +90,9 @@ def test_a_compiled_layer_is_right(score: str, window: str) -> None:
 
     compiled = torch.compile(context, fullgraph=True, backend="aot_eager")
     for found, expected in zip(everything(compiled), everything(context), strict=True):
-        torch.testing.assert_close(found, expected)
+        # Sums are joined in another order: their rounding is that of the largest terms.
+        error = 4e-6 * expected.abs().max().item()
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=max(error, 1e-6))
 
 
 @pytest.mark.slow
