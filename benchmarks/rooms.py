@@ -27,7 +27,7 @@ from luong.models.encoders.recurrent import RecurrentEncoder
 from luong.models.output import OutputLayer
 from luong.models.quantized_matrix import QuantizedMatrix
 from luong.models.shared_weight import SharedWeight
-from luong.training import update
+from luong.training import loss, update
 
 OUTPUT = "output layer, softmax, loss"
 PRODUCTS = "decoder's products"
@@ -55,7 +55,7 @@ _LABELS: tuple[tuple[Any, str, str], ...] = (
     (kernels, "lstm_update", ELEMENTS),
     (OutputLayer, "forward", OUTPUT),
     (kernels, "log_softmax", OUTPUT),
-    (update, "output_loss", OUTPUT),
+    (loss, "output_loss", OUTPUT),
     (update, "clipped_step", OPTIMISER),
     (torch.nn.utils, "get_total_norm", OPTIMISER),
     (torch.optim.Optimizer, "zero_grad", OPTIMISER),

@@ -20,7 +20,9 @@ class Luong(Toolkit):
     """Padded positions; it pads little, so that a batch has about 1,035 real ones, as others do."""
 
     def variables(self) -> dict[str, str]:
-        return {"OMP_NUM_THREADS": str(self.threads), "CUDA_VISIBLE_DEVICES": ""}
+        # The last as `luong` sets it; what translates in a program of its own has no `luong` to.
+        threads = {"OMP_NUM_THREADS": str(self.threads), "GOMP_SPINCOUNT": "10000"}
+        return threads | {"CUDA_VISIBLE_DEVICES": ""}
 
     def train(self, updates: int) -> Command:
         table: dict[str, dict[str, Any]] = {

@@ -253,9 +253,7 @@ def test_another_precision_is_refused(saved, toy_config, console, monkeypatch):
         train(toy_config("training.precision=bfloat16"), resume=True, console=console)
 
 
-def test_a_precision_that_is_not_to_be_had_here_is_refused(
-    saved, toy_config, console, monkeypatch
-):
+def test_a_precision_that_is_not_to_be_had_here_is_refused(saved, toy_config, console, monkeypatch):
     # Begun with "auto" on a machine that multiplies in bfloat16.
     monkeypatch.setattr(precision, "_cpu_has_bfloat16", lambda: False)
     path = saved.output / "config.json"

@@ -51,6 +51,10 @@ for verb in (
 
 def main() -> None:
     """Run a verb; mistakes of users end in one sentence and exit code 1."""
+    if "OMP_WAIT_POLICY" not in os.environ:
+        # By default threads of torch that wait keep their cores busy for milliseconds, which other
+        # threads then lack, and other programs most of all. Read when torch is first imported.
+        os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
     if isinstance(sys.stdout, TextIOWrapper):
         # Letters that the terminal or the log cannot hold must not end a run.

@@ -23,6 +23,13 @@ from luong.kernels.dispatch import (
     explain,
     use_backend,
 )
+from luong.kernels.output import (
+    add_scaled,
+    best_continuations,
+    log_softmax,
+    logit_gradients,
+    softmax_sums,
+)
 from luong.kernels.prepared import PreparedKeys
 
 __all__ = [
@@ -31,6 +38,7 @@ __all__ = [
     "Backend",
     "Continuations",
     "PreparedKeys",
+    "add_scaled",
     "additive_attention",
     "additive_scores",
     "best_continuations",
@@ -44,9 +52,11 @@ __all__ = [
     "local_context",
     "local_scores",
     "log_softmax",
+    "logit_gradients",
     "lstm_update",
     "prepare_keys",
     "softmax_context",
+    "softmax_sums",
     "use_backend",
 ]
 
@@ -339,66 +349,4 @@ def int8_product(
     """
     arguments = (inputs, weight, scales, packed, start)
     result: Tensor = compute("int8_product", inputs, backend, *arguments)
-    return result
-
-
-def log_softmax(logits: Tensor, *, backend: str | None = None) -> Tensor:
-    """The logarithm of the softmax over the last dimension.
-
-    Args:
-        logits: (rows, V).
-        backend: An engine's name; None for the default.
-
-    Returns:
-        (rows, V), in float32 at least; NaN throughout for a row in which a number is NaN.
-    """
-    result: Tensor = compute("log_softmax", logits, backend, logits)
-    return result
-
-
-def best_continuations(
-    scores: Tensor,
-    log_probabilities: Tensor,
-    only_end: Tensor,
-    count: int,
-    *,
-    end: int,
-    never: tuple[int, ...] = (),
-    backend: str | None = None,
-) -> Continuations:
-    """The best ways to continue the beams of each sentence by one token.
-
-    Of the best 2 * count continuations, those that end and rank within the first `count` are
-    ended, and the best `count` that do not end go on. Of equal values the earlier beam comes
-    first, then the lower token. A NaN or an infinite log-probability never is among them.
-
-    Args:
-        scores: Of the beams (n, width), float32; -inf for a dead one.
-        log_probabilities: Of the next token (n * width, V).
-        only_end: Sentences that may only be ended, bool (n,).
-        count: How many go on.
-        end: The token that ends a sentence.
-        never: Tokens that are never chosen.
-        backend: An engine's name; None for the default.
-
-    Returns:
-        What goes on, and what ended.
-
-    Example:
-        >>> scores, next_ = torch.zeros(1, 1), torch.tensor([[-3.0, -1.0, -2.0, -0.5]])
-        >>> found = best_continuations(scores, next_, torch.tensor([False]), 2, end=3)
-        >>> found.scores, found.tokens, found.ended
-        (tensor([[-1., -2.]]), tensor([[1, 2]]), tensor([[-0.5000]]))
-    """
-    result: Continuations = compute(
-        "best_continuations",
-        log_probabilities,
-        backend,
-        scores,
-        log_probabilities,
-        only_end,
-        count,
-        end,
-        never,
-    )
     return result

@@ -82,6 +82,13 @@ def floats(address: int, rows: int, columns: int) -> NDArray[np.float32]:
 
 
 @compiled
+def halves(address: int, rows: int, columns: int) -> NDArray[np.uint16]:
+    """The array (rows, columns) at an address of numbers of 16 bits, by their bits."""
+    array: NDArray[np.uint16] = _array_at(_pointer(address), (rows, columns), np.uint16)
+    return array
+
+
+@compiled
 def integers(address: int, rows: int, columns: int) -> NDArray[np.int64]:
     """The array (rows, columns) of int64 at an address."""
     array: NDArray[np.int64] = _array_at(_pointer(address), (rows, columns), np.int64)

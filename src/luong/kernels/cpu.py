@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from luong.kernels import cpu_calls, operators, reference, small_calls
+from luong.kernels import cpu_calls, cross_entropy, loss_calls, operators, reference, small_calls
 from luong.kernels.continuations import Continuations
 from luong.kernels.cpu_additive import padded
 from luong.kernels.leading import broadcast, folded
@@ -24,6 +24,7 @@ from luong.kernels.reference import (
 from luong.kernels.sdpa import FEW_QUERIES, dot_attention
 
 __all__ = [
+    "add_scaled",
     "additive_attention",
     "additive_scores",
     "best_continuations",
@@ -35,9 +36,11 @@ __all__ = [
     "local_context",
     "local_scores",
     "log_softmax",
+    "logit_gradients",
     "lstm_update",
     "prepare_keys",
     "softmax_context",
+    "softmax_sums",
 ]
 
 
@@ -192,6 +195,36 @@ def log_softmax(logits: Tensor) -> Tensor:
     if derived or not _all_float32(logits) or operators.traced(logits):
         return reference.log_softmax(logits)
     return small_calls.log_softmax(logits)
+
+
+def softmax_sums(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """See `luong.kernels.softmax_sums`."""
+    if not loss_calls.serve(logits) or operators.traced(logits):
+        return cross_entropy.softmax_sums(logits, targets)
+    return loss_calls.softmax_sums(logits, targets)
+
+
+def logit_gradients(
+    logits: Tensor,
+    targets: Tensor,
+    log_sum: Tensor,
+    factors: Tensor,
+    towards: Tensor,
+    uniform: float,
+) -> Tensor:
+    """See `luong.kernels.logit_gradients`."""
+    arguments = (logits, targets, log_sum, factors, towards, uniform)
+    if not loss_calls.serve(logits) or operators.traced(logits):
+        return cross_entropy.logit_gradients(*arguments)
+    return loss_calls.logit_gradients(*arguments)
+
+
+def add_scaled(total: Tensor, values: Tensor, scale: float) -> Tensor:
+    """See `luong.kernels.add_scaled`."""
+    narrow = values.dtype == torch.bfloat16 and total.dtype == torch.float32
+    if not narrow or values.dim() != 2 or operators.traced(values):
+        return cross_entropy.add_scaled(total, values, scale)
+    return loss_calls.add_scaled(total, values, scale)
 
 
 def few_rows_product(inputs: Tensor, weight: Tensor, start: Tensor | None) -> Tensor:

@@ -40,6 +40,9 @@ OPERATIONS = (
     "few_rows_product",
     "int8_product",
     "log_softmax",
+    "softmax_sums",
+    "logit_gradients",
+    "add_scaled",
     "best_continuations",
 )
 

@@ -7,6 +7,7 @@ twice that. The accuracy is that of float32 sums in all of them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -88,18 +89,30 @@ _onednn: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 def _by_onednn(inputs: Tensor, weight: Tensor) -> bool:
     return (
         not torch.compiler.is_compiling()
-        and inputs.dtype == weight.dtype == torch.float32
+        and inputs.dtype == weight.dtype
         and inputs.is_cpu
         and weight.is_cpu
-        and library() == "onednn"
+        and _taken(inputs.dtype)
         and _onednn is not None
         and inputs.numel() > 0
         and weight.numel() > 0
         and torch._C._get_mkldnn_enabled()
-        and not torch.is_autocast_enabled("cpu")
         and type(weight) in (Tensor, torch.nn.Parameter)
         and plain_torch() is None
     )
+
+
+def _taken(dtype: torch.dtype) -> bool:
+    """Whether a type is multiplied by oneDNN here and now."""
+    if dtype == torch.float32:
+        return library() == "onednn" and not torch.is_autocast_enabled("cpu")
+    # torch multiplies in bfloat16 by oneDNN, too, but copies what is added to the product first.
+    return dtype == torch.bfloat16 and _multiplies_bfloat16()
+
+
+@functools.cache
+def _multiplies_bfloat16() -> bool:
+    return torch.ops.mkldnn._is_mkldnn_bf16_supported()  # type: ignore[no-any-return]
 
 
 def _by_default(inputs: Tensor, weight: Tensor, start: Tensor | None) -> Tensor:
@@ -110,7 +123,7 @@ def _by_default(inputs: Tensor, weight: Tensor, start: Tensor | None) -> Tensor:
 
 def _product(inputs: Tensor, weight: Tensor, start: Tensor | None) -> Tensor:
     rows = inputs.numel() // inputs.shape[-1]
-    if rows <= _FEW_ROWS and weight.is_contiguous():
+    if rows <= _FEW_ROWS and weight.dtype == torch.float32 and weight.is_contiguous():
         flat = inputs.reshape(rows, -1)
         product: Tensor = compute("few_rows_product", inputs, None, flat, weight, start)
         return product.view(*inputs.shape[:-1], weight.shape[0])

@@ -16,7 +16,7 @@ from luong.kernels import cpu_continuations, cpu_int8, cpu_lstm, cpu_rows, cpu_s
 from luong.kernels.cpu_calls import LSTM_WORK, by_rows
 
 # What an exponential takes, in terms of a sum.
-_EXPONENTIAL = 8
+EXPONENTIAL = 8
 
 # Absent from builds of torch without fbgemm. The overload itself, as choosing it takes time.
 _MULTIPLY: Any = getattr(
@@ -32,8 +32,8 @@ def softmax_context(scores: Tensor, value: Tensor, mask: Tensor) -> tuple[Tensor
     size = value.shape[2]
     mask_steps = 1 if mask.shape[1] == 1 else steps
     scores = scores.contiguous()
-    value = _checked(value, batch, source, size)
-    mask = _checked(mask, batch, mask_steps, source, dtype=torch.bool)
+    value = checked(value, batch, source, size)
+    mask = checked(mask, batch, mask_steps, source, dtype=torch.bool)
     weights, context = torch.empty(batch, steps, source), torch.empty(batch, steps, size)
     given = (scores.data_ptr(), value.data_ptr(), mask.data_ptr())
     sizes = (steps, source, size, mask_steps)
@@ -46,7 +46,7 @@ def few_rows_product(inputs: Tensor, weight: Tensor, start: Tensor | None) -> Te
     """The product (rows, outputs) of rows (rows, inputs) with a matrix (outputs, inputs)."""
     rows, size = inputs.shape
     outputs = weight.shape[0]
-    inputs, weight = inputs.contiguous(), _checked(weight, outputs, size)
+    inputs, weight = inputs.contiguous(), checked(weight, outputs, size)
     start = _start(start, rows, outputs)
     product = torch.empty(rows, outputs)
     given = (inputs.data_ptr(), weight.data_ptr(), start.data_ptr(), rows, size)
@@ -58,7 +58,7 @@ def few_rows_product(inputs: Tensor, weight: Tensor, start: Tensor | None) -> Te
 def int8_product(inputs: Tensor, packed: object, outputs: int, start: Tensor | None) -> Tensor:
     """The product (rows, outputs) of rows (rows, inputs) with a packed matrix."""
     rows, size = inputs.shape
-    inputs, start = _checked(inputs, rows, size), _start(start, rows, outputs)
+    inputs, start = checked(inputs, rows, size), _start(start, rows, outputs)
     whole, scales = torch.empty_like(inputs), torch.empty(rows)
     given, made = (inputs.data_ptr(), rows, size), (whole.data_ptr(), scales.data_ptr())
     by_rows(rows, size, cpu_int8.make_whole, given, made)
@@ -72,7 +72,7 @@ def int8_product(inputs: Tensor, packed: object, outputs: int, start: Tensor | N
 def lstm_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     """New hidden state and cell (rows, H)."""
     rows, size = cell.shape
-    gates, cell = _checked(gates, rows, 4 * size), cell.contiguous()
+    gates, cell = checked(gates, rows, 4 * size), cell.contiguous()
     hidden, new_cell = torch.empty(rows, size), torch.empty(rows, size)
     given = (gates.data_ptr(), cell.data_ptr(), size)
     out = (hidden.data_ptr(), new_cell.data_ptr())
@@ -86,7 +86,7 @@ def log_softmax(logits: Tensor) -> Tensor:
     logits = logits.contiguous()
     logs = torch.empty(rows, size)
     given = (logits.data_ptr(), size)
-    work = _EXPONENTIAL * size
+    work = EXPONENTIAL * size
     by_rows(rows, work, cpu_continuations.log_softmax, given, (logs.data_ptr(),))
     return logs
 
@@ -102,9 +102,9 @@ def best_continuations(
     """Scores, beams and tokens (n, count), and what ended (n, width), see `cpu_continuations`."""
     sentences, width = scores.shape
     size = log_probabilities.shape[1]
-    scores = _checked(scores, sentences, width)
-    logs = _checked(log_probabilities, sentences * width, size)
-    only_end = _checked(only_end, sentences, dtype=torch.bool)
+    scores = checked(scores, sentences, width)
+    logs = checked(log_probabilities, sentences * width, size)
+    only_end = checked(only_end, sentences, dtype=torch.bool)
     excluded = torch.tensor(never, dtype=torch.int64)
     going, ended = torch.empty(sentences, count), torch.empty(sentences, width)
     beams, tokens = torch.empty(2, sentences, count, dtype=torch.int64).unbind()
@@ -115,7 +115,7 @@ def best_continuations(
     return going, beams, tokens, ended
 
 
-def _checked(tensor: Tensor, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+def checked(tensor: Tensor, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """A tensor as a loop reads it at its address: contiguous, and of the type and shape it says.
 
     Raises:
@@ -134,5 +134,5 @@ def _start(start: Tensor | None, rows: int, outputs: int) -> Tensor:
     if start is None:
         return torch.empty(0, outputs)
     if start.dim() == 1:
-        return _checked(start, outputs).view(1, outputs)
-    return _checked(start, rows, outputs)
+        return checked(start, outputs).view(1, outputs)
+    return checked(start, rows, outputs)

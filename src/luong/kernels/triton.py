@@ -12,6 +12,7 @@ from torch import Tensor
 
 from luong.kernels import operators, triton_operators
 from luong.kernels.continuations import best_continuations
+from luong.kernels.cross_entropy import add_scaled, logit_gradients, softmax_sums
 from luong.kernels.leading import broadcast, folded
 from luong.kernels.prepared import PreparedKeys
 from luong.kernels.reference import (
@@ -30,6 +31,7 @@ from luong.kernels.triton_additive import parts, prepare
 from luong.kernels.triton_attention import AdditiveAttention
 
 __all__ = [
+    "add_scaled",
     "additive_attention",
     "additive_scores",
     "best_continuations",
@@ -41,9 +43,11 @@ __all__ = [
     "local_context",
     "local_scores",
     "log_softmax",
+    "logit_gradients",
     "lstm_update",
     "prepare_keys",
     "softmax_context",
+    "softmax_sums",
 ]
 
 triton_operators.register()

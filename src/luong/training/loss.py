@@ -10,13 +10,15 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from luong import kernels
+from luong.kernels.products import multiply
 from luong.models import EncoderDecoder, Seq2Seq
 from luong.models.copying import mixture
 from luong.text.batches import Batch
 from luong.text.vocabulary import PAD
 
-_CHUNK_SCORES = 2_000_000
-"""Scores that are in memory at once: few enough to stay in a cache between the passes."""
+_CHUNK_SCORES = 9_000_000
+"""Scores that are in memory at once."""
 
 _LEAST_ROWS = 256
 """Thinner chunks would spend their time on adding to the gradient of the weights."""
@@ -298,7 +300,6 @@ class _Gradients:
         """Add what the gradient of a chunk's logits gives."""
         if self.bias is not None:
             self.bias.add_(logits.sum(0), alpha=self.scale)
-        logits = logits.to(weight.dtype)
         if self.states is not None:
             self.states[chunk] = (logits @ weight).mul_(self.scale)
         if self.weight is not None and self.weight.dtype == weight.dtype:
@@ -308,7 +309,7 @@ class _Gradients:
             # Summed in float32: rounding after each of many chunks would add up.
             product = logits.t() @ states
             if chunk.start:
-                self.weight.add_(product, alpha=self.scale)
+                kernels.add_scaled(self.weight, product, self.scale)
             else:
                 torch.mul(product, self.scale, out=self.weight)
 
@@ -324,41 +325,34 @@ def _chunked(
     gradients: _Gradients,
 ) -> tuple[Tensor, Tensor]:
     """The sums of both losses; the gradients go where they are collected."""
-    size = len(weight)
+    uniform = smoothing / len(weight)
     wide = torch.float64 if weight.dtype == torch.float64 else torch.float32
     likelihood = torch.zeros((), dtype=wide, device=states.device)
-    uniform = torch.zeros_like(likelihood)
-    # One piece of memory for all chunks: asking the system for more costs as much as a pass.
-    scores = torch.empty(min(rows, len(states)), size, dtype=weight.dtype, device=states.device)
+    spread = torch.zeros_like(likelihood)
     for start in range(0, len(states), rows):
         chunk = slice(start, start + rows)
-        column = targets[chunk].unsqueeze(-1)
-        logits = torch.addmm(bias, states[chunk], weight.t(), out=scores[: len(column)]).to(wide)
-        best = logits.amax(-1, keepdim=True)
-        aimed = logits.gather(-1, column)
-        mean = logits.mean(-1, keepdim=True) if smoothing else best
-        probabilities = torch.softmax(logits, -1, out=logits)
-        # The best probability is 1 / sum of e^(logit - best), so no second exponential is taken.
-        log_sum = best - probabilities.amax(-1, keepdim=True).log_()
-        uniform += (log_sum - mean).sum()
-        towards = probabilities.new_full(column.shape, smoothing - 1.0)
+        aims = targets[chunk]
+        logits = multiply(states[chunk], weight, bias)
+        log_sum, aimed, mean = kernels.softmax_sums(logits, aims)
+        if smoothing:
+            spread += (log_sum - mean).sum()
+        towards = torch.full_like(log_sum, smoothing - 1.0)
         if copying is None:
             likelihood += (log_sum - aimed).sum()
         else:
-            generated = (aimed - log_sum).squeeze(-1) + copying.generate[chunk]
-            copied = copying.copy[chunk].to(generated.dtype)
+            generated = aimed - log_sum
+            copied = copying.copy[chunk].to(wide)
+            generated = generated + copying.generate[chunk]
             whole = torch.logaddexp(generated, copied)
             likelihood -= whole.sum()
             share = torch.exp(generated - whole)
             gradients.add_copying(
                 chunk, (1.0 - smoothing) * share, (1.0 - smoothing) * torch.exp(copied - whole)
             )
-            towards *= share.unsqueeze(-1)
+            towards *= share
         if gradients.any:
-            if copying is not None:
-                probabilities *= smoothing - towards
-            if smoothing:
-                probabilities -= smoothing / size
-            probabilities.scatter_add_(-1, column, towards)
-            gradients.add(chunk, probabilities, states[chunk], weight)
-    return (1.0 - smoothing) * likelihood + smoothing * uniform, likelihood
+            # The whole of what is wanted of a word is spread over all of them by softmax.
+            factors = smoothing - towards
+            kernels.logit_gradients(logits, aims, log_sum, factors, towards, uniform)
+            gradients.add(chunk, logits, states[chunk], weight)
+    return (1.0 - smoothing) * likelihood + smoothing * spread, likelihood

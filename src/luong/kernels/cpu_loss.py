@@ -1,0 +1,151 @@
+"""Loops of softmax and cross-entropy on the CPU, over rows of logits in float32 or bfloat16.
+
+Plain torch makes some ten passes over the logits of a training step, in float32, however they
+came. Here it is one for the sums and one that puts the gradient in place of the logits; bfloat16
+is widened a row at a time.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luong.kernels.compiled import compiled, exponential, floats, halves, integers
+
+Floats = NDArray[np.float32]
+Halves = NDArray[np.uint16]
+
+_ZERO = np.float32(0.0)
+_HALF = np.float32(0.5)
+_LEAST = np.float32(-np.inf)
+# Below it our exponential stays where it is, and what is left is less than 1e-37.
+_NOTHING = np.float32(-86.0)
+_SIXTEEN = np.int32(16)
+_ONE = np.int32(1)
+_ROUND = np.int32(0x7FFF)
+_NAN = np.uint16(0x7FC0)
+
+
+@compiled
+def _widen(narrow: Halves, out: Floats) -> None:
+    for c in range(narrow.shape[0]):
+        out[c] = np.int32(np.int32(narrow[c]) << _SIXTEEN).view(np.float32)
+
+
+@compiled
+def _narrow(values: Floats, out: Halves) -> None:
+    """Round to bfloat16, of two equally near to the even one."""
+    for c in range(values.shape[0]):
+        bits = np.float32(values[c]).view(np.int32)
+        odd = np.int32(bits >> _SIXTEEN) & _ONE
+        rounded = np.uint16(np.int32(bits + _ROUND + odd) >> _SIXTEEN)
+        out[c] = _NAN if values[c] != values[c] else rounded
+
+
+@compiled
+def _largest(values: Floats) -> np.float32:
+    largest = _LEAST
+    for c in range(values.shape[0]):
+        # A NaN is never greater; it comes out by its own exponential.
+        largest = values[c] if values[c] > largest else largest
+    return largest
+
+
+@compiled
+def _total(values: Floats, top: np.float32) -> tuple[np.float32, np.float32]:
+    """The sum of e^(value - top), and of the values."""
+    powers = _ZERO
+    total = _ZERO
+    for c in range(values.shape[0]):
+        powers += exponential((values[c] - top) * _HALF)
+        total += values[c]
+    return powers, total
+
+
+@compiled
+def _gradient(values: Floats, log_sum: np.float32, factor: np.float32, uniform: np.float32) -> None:
+    for c in range(values.shape[0]):
+        difference = values[c] - log_sum
+        power = exponential(difference * _HALF)
+        values[c] = factor * (_ZERO if difference < _NOTHING else power) - uniform
+
+
+@compiled
+def _sums(row: Floats, target: int, out: Floats) -> None:
+    top = _largest(row)
+    powers, total = _total(row, top)
+    out[0] = top + np.float32(math.log(powers))
+    out[1] = row[target]
+    out[2] = total / np.float32(row.shape[0])
+
+
+@compiled
+def sums(
+    logits: int, narrow: bool, targets: int, size: int, first: int, last: int, out: int
+) -> None:
+    """Rows [first, last): log of the sum of exponentials, the target's logit, the mean logit.
+
+    `logits` is the address of (rows, V), of bfloat16 if `narrow`; so is `targets` of (rows), and
+    `out` of (rows, 3).
+    """
+    aims, results = integers(targets, last, 1), floats(out, last, 3)
+    if narrow:
+        given, row = halves(logits, last, size), np.empty(size, np.float32)
+        for r in range(first, last):
+            _widen(given[r], row)
+            _sums(row, aims[r, 0], results[r])
+    else:
+        wide = floats(logits, last, size)
+        for r in range(first, last):
+            _sums(wide[r], aims[r, 0], results[r])
+
+
+@compiled
+def gradients(
+    logits: int,
+    narrow: bool,
+    targets: int,
+    log_sums: int,
+    factors: int,
+    towards: int,
+    uniform: float,
+    size: int,
+    first: int,
+    last: int,
+) -> None:
+    """Rows [first, last): factor * softmax - uniform, and `towards` at the target, in place.
+
+    Addresses as in `sums`; log-sums, factors and `towards` are (rows).
+    """
+    aims, rests = integers(targets, last, 1), np.float32(uniform)
+    sums_, scales = floats(log_sums, last, 1), floats(factors, last, 1)
+    steps = floats(towards, last, 1)
+    if narrow:
+        given, row = halves(logits, last, size), np.empty(size, np.float32)
+        for r in range(first, last):
+            _widen(given[r], row)
+            _gradient(row, sums_[r, 0], scales[r, 0], rests)
+            row[aims[r, 0]] += steps[r, 0]
+            _narrow(row, given[r])
+    else:
+        wide = floats(logits, last, size)
+        for r in range(first, last):
+            _gradient(wide[r], sums_[r, 0], scales[r, 0], rests)
+            wide[r, aims[r, 0]] += steps[r, 0]
+
+
+@compiled
+def _add(values: Halves, scale: np.float32, out: Floats) -> None:
+    for c in range(values.shape[0]):
+        out[c] += scale * np.int32(np.int32(values[c]) << _SIXTEEN).view(np.float32)
+
+
+@compiled
+def add_scaled(values: int, scale: float, size: int, first: int, last: int, out: int) -> None:
+    """Rows [first, last): scale times values (rows, size) in bfloat16, added to float32 ones."""
+    given, totals = halves(values, last, size), floats(out, last, size)
+    factor = np.float32(scale)
+    for r in range(first, last):
+        _add(given[r], factor, totals[r])
