@@ -140,3 +140,26 @@ def exponential(x: np.float32) -> np.float32:
     bits = np.float32(rounded).view(np.int32)
     scale = np.int32((bits + _BIAS) << _MANTISSA).view(np.float32)
     return (_ONE + (rest * _C1 + rest * rest * tail)) * scale
+
+
+_SIGN = np.int32(31)
+_ALL_BUT_SIGN = np.int32(0x7FFFFFFF)
+
+
+@_njit(error_model="numpy", nogil=True, forceinline=True)
+def _ordered(bits: np.int32) -> np.int32:
+    """Integers in the order of the floats that have these bits; its own inverse."""
+    return np.int32(bits ^ (np.int32(bits >> _SIGN) & _ALL_BUT_SIGN))
+
+
+@_njit(error_model="numpy", nogil=True)
+def largest(values: NDArray[np.float32]) -> np.float32:
+    """The largest of the values, -inf of none; NaN, or the largest of the others, where one is NaN.
+
+    Taken over integers: the maximum of floats that may be NaN does not vectorise.
+    """
+    found = _ordered(np.float32(-np.inf).view(np.int32))
+    for c in range(values.shape[0]):
+        value = _ordered(np.float32(values[c]).view(np.int32))
+        found = value if value > found else found
+    return np.int32(_ordered(found)).view(np.float32)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from luong.kernels.compiled import compiled, exponential, flags, floats, integers
+from luong.kernels.compiled import compiled, exponential, flags, floats, integers, largest
 
 Floats = NDArray[np.float32]
 
@@ -17,15 +17,6 @@ _BLOCK = 64
 _LEAST = np.float32(-np.inf)
 _MOST = np.float32(np.inf)
 _HALF = np.float32(0.5)
-
-
-@compiled
-def _largest(values: Floats) -> np.float32:
-    largest = _LEAST
-    for c in range(values.shape[0]):
-        # A NaN is never greater.
-        largest = values[c] if values[c] > largest else largest
-    return largest
 
 
 @compiled
@@ -74,7 +65,8 @@ def _rank(
             continue
         for start in range(0, size, _BLOCK):
             stop = min(start + _BLOCK, size)
-            if not score + _largest(row[start:stop]) > values[-1]:
+            # A NaN decides nothing: the tokens are looked at.
+            if score + largest(row[start:stop]) <= values[-1]:
                 continue
             for token in range(start, stop):
                 value = score + row[token]
@@ -138,7 +130,7 @@ def best(  # noqa: PLR0913 - addresses and sizes
 
 @compiled
 def _log_softmax(row: Floats, out: Floats) -> None:
-    top = _largest(row)
+    top = largest(row)
     total = np.float64(0.0)
     for start in range(0, row.shape[0], _BLOCK):
         part = np.float32(0.0)

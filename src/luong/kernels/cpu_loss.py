@@ -12,14 +12,13 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from luong.kernels.compiled import compiled, exponential, floats, halves, integers
+from luong.kernels.compiled import compiled, exponential, floats, halves, integers, largest
 
 Floats = NDArray[np.float32]
 Halves = NDArray[np.uint16]
 
 _ZERO = np.float32(0.0)
 _HALF = np.float32(0.5)
-_LEAST = np.float32(-np.inf)
 # Below it our exponential stays where it is, and what is left is less than 1e-37.
 _NOTHING = np.float32(-86.0)
 _SIXTEEN = np.int32(16)
@@ -45,15 +44,6 @@ def _narrow(values: Floats, out: Halves) -> None:
 
 
 @compiled
-def _largest(values: Floats) -> np.float32:
-    largest = _LEAST
-    for c in range(values.shape[0]):
-        # A NaN is never greater; it comes out by its own exponential.
-        largest = values[c] if values[c] > largest else largest
-    return largest
-
-
-@compiled
 def _total(values: Floats, top: np.float32) -> tuple[np.float32, np.float32]:
     """The sum of e^(value - top), and of the values."""
     powers = _ZERO
@@ -74,7 +64,7 @@ def _gradient(values: Floats, log_sum: np.float32, factor: np.float32, uniform: 
 
 @compiled
 def _sums(row: Floats, target: int, out: Floats) -> None:
-    top = _largest(row)
+    top = largest(row)
     powers, total = _total(row, top)
     out[0] = top + np.float32(math.log(powers))
     out[1] = row[target]
