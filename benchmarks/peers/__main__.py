@@ -6,10 +6,12 @@ From the root of the repository, with the toolkits installed as docs/performance
     python -m benchmarks.peers throughput                  # real target tokens/s, by turns
     python -m benchmarks.peers train --updates 400         # a model of each, equally trained
     python -m benchmarks.peers decode                      # sentences/s, ms a sentence, BLEU
+    python -m benchmarks.peers reach --updates 2400        # how long until a quality is reached
     python -m benchmarks.peers table                       # what was measured, in Markdown
 
 The work folder is --work, or the environment variable PEERS. Rows are added to its
-throughput.jsonl, training.jsonl and decoding.jsonl as they are measured; `table` takes medians.
+throughput.jsonl, training.jsonl, decoding.jsonl and reaching.jsonl as they are measured; `table`
+takes medians.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import shutil
 import signal
 import statistics
 import sys
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -31,7 +34,12 @@ from typing import Any
 import sacrebleu
 from benchmarks.peers.corpus import joined, prepare
 from benchmarks.peers.measurement import Process, locked, run, train
-from benchmarks.peers.tables import decoding_table, throughput_table, training_table
+from benchmarks.peers.tables import (
+    decoding_table,
+    reaching_table,
+    throughput_table,
+    training_table,
+)
 from benchmarks.peers.toolkit import Search, Toolkit
 from benchmarks.peers.toolkits import TOOLKITS
 
@@ -59,7 +67,8 @@ class Comparison:
         self.arguments = arguments
         self.work: Path = arguments.work.resolve()
         kinds = [TOOLKITS[name] for name in arguments.toolkits]
-        self.toolkits = [kind(self.work, arguments.threads) for kind in kinds]
+        every = arguments.every if arguments.verb == "reach" else None
+        self.toolkits = [kind(self.work, arguments.threads, every) for kind in kinds]
 
     def _ready(self, toolkit: Toolkit) -> None:
         """An empty place for a model, and whatever the toolkit prepares."""
@@ -128,6 +137,35 @@ class Comparison:
             row = {"toolkit": toolkit.name, "updates": updates, "threads": toolkit.threads}
             self._add("training", {**row, "rates": rates})
 
+    def reach(self) -> None:
+        """The quality of beam search on the validation lines after every so many updates.
+
+        With the processor time until then: one thread each, so that other work changes little.
+        What a toolkit validates by itself is in it, and this search is not.
+        """
+        arguments, search = self.arguments, Search(5, 32, "val")
+        for toolkit in self.toolkits:
+            self._ready(toolkit)
+            spent: list[float] = []
+
+            with Process(toolkit, toolkit.train(arguments.updates), toolkit.run / "log") as process:
+                while process.running and not toolkit.done(arguments.updates):
+                    seconds = process.processor_seconds()
+                    spent += [seconds] * (len(toolkit.checkpoints()) - len(spent))
+                    time.sleep(0.2)
+                paths = toolkit.checkpoints()
+                spent += [spent[-1]] * (len(paths) - len(spent))
+            for number, (path, seconds) in enumerate(zip(paths, spent, strict=True), 1):
+                toolkit.checkpoint = path
+                output = toolkit.run / "val.de"
+                log, _ = run(toolkit, toolkit.translate(search, output), toolkit.run / "val.log")
+                quality = self._quality(toolkit, search, output, log)
+                row = {"toolkit": toolkit.name, "updates": number * arguments.every}
+                row |= {"processor_seconds": seconds, "threads": toolkit.threads}
+                self._add("reaching", {**row, "bleu": quality["bleu"]})
+                if quality["bleu"] >= arguments.bleu:
+                    break
+
     def decode(self) -> None:
         """Every search with every model, timed alone on the machine.
 
@@ -138,17 +176,19 @@ class Comparison:
         def measure(toolkit: Toolkit, repeat: int) -> None:
             for search in SEARCHES:
                 spent = []
-                for split in (search.split, "first8"):
+                for split in (search.split,) if alone else (search.split, "first8"):
                     output = toolkit.run / f"{search.name.replace(' ', '-')}.{split}.de"
                     command = toolkit.translate(replace(search, split=split), output)
                     with locked(self.arguments.lock, alone=alone):
                         log, seconds = run(toolkit, command, toolkit.run / f"translate.{split}.log")
                     spent.append((log, seconds, output))
-                (log, whole, output), (_, start, _) = spent
+                log, _, output = spent[0]
                 quality = self._quality(toolkit, search, output, log)
-                lines = quality["lines"] - 8
                 row = {"toolkit": toolkit.name, "repeat": repeat, "search": search.name, **quality}
-                row |= {"processor_milliseconds_per_sentence": 1000 * (whole - start) / lines}
+                if not alone:
+                    whole, start = spent[0][1], spent[1][1]
+                    milliseconds = 1000 * (whole - start) / (quality["lines"] - 8)
+                    row["processor_milliseconds_per_sentence"] = milliseconds
                 self._add("decoding", {**row, "busy": not alone, "threads": toolkit.threads})
 
         self._each(measure)
@@ -176,6 +216,7 @@ class Comparison:
             ("throughput", throughput_table),
             ("training", training_table),
             ("decoding", decoding_table),
+            ("reaching", reaching_table),
         )
         for name, table in tables:
             path = self.work / f"{name}.jsonl"
@@ -187,7 +228,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("verb", choices=["prepare", "throughput", "train", "decode", "table"])
+    parser.add_argument(
+        "verb", choices=["prepare", "throughput", "train", "decode", "reach", "table"]
+    )
     add = parser.add_argument
     add("--work", type=Path, default=Path(os.environ.get("PEERS", "runs/peers")))
     add("--multi30k", type=Path, help="prepare: the folder with train.en, train.de and so on")
@@ -196,6 +239,8 @@ def main() -> None:
     add("--seconds", type=float, default=14, help="throughput: of a turn")
     add("--hold", type=float, default=58, help="throughput: how long the lock is held at most")
     add("--updates", type=int, default=400, help="train: of each model")
+    add("--every", type=int, default=200, help="reach: updates between checkpoints")
+    add("--bleu", type=float, default=33.0, help="reach: the quality to be reached")
     add("--threads", type=int, default=os.cpu_count())
     add("--busy", action="store_true", help="decode: do not wait for the machine to be free")
     add("--lock", type=Path, help="held while something is timed, on a shared machine")

@@ -57,17 +57,20 @@ class OpenNMT(Toolkit):
             "param_init": 0.1,
             "train_steps": updates,
             "valid_steps": 10_000_000,
-            "save_checkpoint_steps": updates,
-            "keep_checkpoint": 1,
+            "save_checkpoint_steps": self.every or updates,
+            "keep_checkpoint": -1 if self.every else 1,
             "report_every": LOG_EVERY,
         }
         config = self.settings("train.yaml", table)
         return Command([self.program("python"), "-m", "onmt.bin.train", "-config", config])
 
+    def checkpoints(self) -> list[Path]:
+        paths = self.run.glob("model_step_*.pt")
+        return sorted(paths, key=lambda path: path.stat().st_mtime)
+
     def translate(self, search: Search, output: Path) -> Command:
-        model = max(self.run.glob("model_step_*.pt"), key=lambda path: path.stat().st_mtime)
         options = {
-            "model": model,
+            "model": self.checkpoint or self.checkpoints()[-1],
             "src": self.data / f"{search.split}.sp.en",
             "output": output,
             "beam_size": search.beam,

@@ -49,6 +49,20 @@ def decoding_table(rows: Iterable[Row]) -> str:
     return _markdown(headings, body)
 
 
+def reaching_table(rows: Iterable[Row]) -> str:
+    """BLEU on the validation lines against the processor time of training."""
+    body = [
+        [
+            row["toolkit"],
+            f"{row['updates']:,}",
+            f"{row['processor_seconds']:,.0f}",
+            f"{row['bleu']:.1f}",
+        ]
+        for row in rows
+    ]
+    return _markdown(["toolkit", "updates", "processor seconds of training", "BLEU"], body)
+
+
 def _searched(rows: Sequence[Row]) -> list[str]:
     """How fast one toolkit is in one search, and how good."""
     quality = f"{_median(rows, 'bleu'):.1f}, {_median(rows, 'words_per_sentence'):.1f}"

@@ -48,6 +48,7 @@ class Toolkit:
     Args:
         work: The folder with the environments, `data` and `runs`.
         threads: How many a toolkit may use.
+        every: Updates between checkpoints; without it a training keeps only its last weights.
     """
 
     name = ""
@@ -56,10 +57,12 @@ class Toolkit:
     rate_pattern = ""
     seconds_pattern = ""
 
-    def __init__(self, work: Path, threads: int = 2) -> None:
-        self.work, self.data, self.threads = work, work / "data", threads
-        self.run = work / "runs" / self.name
+    def __init__(self, work: Path, threads: int = 2, every: int | None = None) -> None:
+        self.work, self.data, self.threads, self.every = work, work / "data", threads, every
+        self.run = work / ("reach" if every else "runs") / self.name
         self.model = self.run / "model"
+        self.checkpoint: Path | None = None
+        """The weights to translate with, if not those of the finished training."""
 
     def program(self, name: str) -> str:
         """A program of the toolkit's environment; this Python, if it has no environment."""
@@ -101,6 +104,10 @@ class Toolkit:
         if not found:
             raise ValueError(f"{self.name} does not say how long it took:\n{log[-2000:]}")
         return float(found[-1])
+
+    def checkpoints(self) -> list[Path]:
+        """What a training with `every` has kept so far, oldest first."""
+        raise NotImplementedError(f"{self.name} keeps no checkpoints here")
 
     def done(self, updates: int) -> bool:
         """Whether a training that goes on by itself may be interrupted."""

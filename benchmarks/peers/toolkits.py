@@ -8,13 +8,13 @@ from benchmarks.peers.loops import Plain, PlainBFloat16, PlainOneDNN
 from benchmarks.peers.marian import Marian
 from benchmarks.peers.opennmt import OpenNMT
 from benchmarks.peers.toolkit import Toolkit
-from benchmarks.peers.trainer import Luong, LuongAuto
+from benchmarks.peers.trainer import Luong, LuongAuto, LuongInt8, LuongShortlist
 
 TOOLKITS: dict[str, type[Toolkit]] = {
     kind.name: kind
     for kind in (
         *(OpenNMT, Fairseq, JoeyNMT, Marian),
         *(Plain, PlainOneDNN, PlainBFloat16),
-        *(Luong, LuongAuto),
+        *(Luong, LuongAuto, LuongInt8, LuongShortlist),
     )
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from benchmarks.peers.toolkit import HERE, LOG_EVERY, Command, Search, Toolkit
 class Luong(Toolkit):
     """This project, in float32."""
 
-    name = environment = "luong"
+    name = kind = environment = "luong"
     writes_pieces = False
     seconds_pattern = r"seconds ([\d.]+)"
     precision = "float32"
@@ -52,7 +54,7 @@ class Luong(Toolkit):
                 "label_smoothing": 0.0,
                 "average_decay": 0.0,
                 "precision": self.precision,
-                "validate_every": updates,
+                "validate_every": self.every or updates,
                 "log_every": LOG_EVERY,
             },
         }
@@ -74,10 +76,21 @@ class Luong(Toolkit):
         return [row["target_tokens_per_second"] for row in self._rows("train")]
 
     def done(self, updates: int) -> bool:
-        return bool(self._rows("validation"))
+        return len(self._rows("validation")) >= (updates // self.every if self.every else 1)
+
+    def checkpoints(self) -> list[Path]:
+        """Copies of the folder, one for each validation: its weights are the best so far."""
+        paths = []
+        for number, _ in enumerate(self._rows("validation"), 1):
+            paths.append(self.run / f"at-{number}")
+            if not paths[-1].exists():
+                time.sleep(1)  # until the weights stand there, too
+                shutil.copytree(self.model, paths[-1], ignore=shutil.ignore_patterns("state"))
+        return paths
 
     def translate(self, search: Search, output: Path) -> Command:
-        words = [self.program("python"), str(HERE / "translator.py"), "luong", str(self.model)]
+        model = self.checkpoint or self.work / "runs" / Luong.name / "model"
+        words = [self.program("python"), str(HERE / "translator.py"), self.kind, str(model)]
         source = self.data / f"{search.split}.en"
         return Command([*words, str(search.beam), str(search.batch), str(source), str(output)])
 
@@ -87,3 +100,25 @@ class LuongAuto(Luong):
 
     name = "luong-auto"
     precision = "auto"
+
+
+class LuongInt8(Luong):
+    """This project's model with its weights in int8; it translates with the model of `luong`."""
+
+    name = kind = "luong-int8"
+
+
+class LuongShortlist(Luong):
+    """The same with scores of likely words alone; to train it is to learn which those are."""
+
+    name = kind = "luong-shortlist"
+
+    def train(self, updates: int) -> Command:
+        model = self.work / "runs" / Luong.name / "model"
+        return Command([self.program("python"), "-m", "luong", "shortlist", str(model)])
+
+    def rates(self, log: str) -> list[float]:
+        return []
+
+    def done(self, updates: int) -> bool:
+        return False

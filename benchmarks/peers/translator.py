@@ -1,8 +1,9 @@
 """Times a translator that has no such measure of its own, once it is loaded and warm.
 
-    python translator.py luong|marian MODEL BEAM BATCH SOURCE OUTPUT
+    python translator.py luong|luong-int8|luong-shortlist|marian MODEL BEAM BATCH SOURCE OUTPUT
 
-MODEL is luong's folder, or Marian's options; a batch of 1 means one sentence a call.
+MODEL is luong's folder, or Marian's options; a batch of 1 means one sentence a call. Shortlists go
+with int8 here.
 """
 
 from __future__ import annotations
@@ -13,19 +14,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def luong_translator(folder: str, beam: int, batch: int) -> Callable[[list[str]], list[str]]:
+def luong_translator(
+    kind: str, folder: str, beam: int, batch: int
+) -> Callable[[list[str]], list[str]]:
     import luong
 
-    translator = luong.load(folder)
+    translator = luong.load(folder, int8=kind != "luong")
+    shortlist = kind == "luong-shortlist"
 
     def translate(lines: list[str]) -> list[str]:
-        found = translator.translate(lines, beam_size=beam, batch_size=batch)
+        found = translator.translate(lines, beam_size=beam, batch_size=batch, shortlist=shortlist)
         return [translation.text for translation in found]
 
     return translate
 
 
-def marian_translator(options: str, beam: int, batch: int) -> Callable[[list[str]], list[str]]:
+def marian_translator(
+    kind: str, options: str, beam: int, batch: int
+) -> Callable[[list[str]], list[str]]:
     import pymarian
 
     translator = pymarian.Translator(options)
@@ -34,8 +40,8 @@ def marian_translator(options: str, beam: int, batch: int) -> Callable[[list[str
 
 def main() -> None:
     kind, model, beam, batch, source, output = sys.argv[1:]
-    load = luong_translator if kind == "luong" else marian_translator
-    translate = load(model, int(beam), int(batch))
+    load = marian_translator if kind == "marian" else luong_translator
+    translate = load(kind, model, int(beam), int(batch))
     lines = Path(source).read_text().splitlines()
     one_by_one = int(batch) == 1
     warm_up = lines[:8]
