@@ -29,6 +29,7 @@ from luong.benchmark.timing import PAUSE, timed
 from luong.kernels import products
 from luong.models.quantized import quantize
 from luong.models.quantized_matrix import QuantizedMatrix
+from luong.training.precision import autocast
 
 CHAPTER = "One step"
 PAIRS, SOURCE, TARGET = 64, 16, 17
@@ -98,15 +99,16 @@ def measure(call: Call, room: str, parts: Sequence[Product], rounds: int, steps:
     return found
 
 
-def training_products() -> list[Product]:
+def training_products(dtype: torch.dtype) -> list[Product]:
     """All products of an update, forward and backward, with the encoder's LSTMs as they are."""
     tokens = PAIRS * TARGET
 
     def layer(room: str, rows: int, inputs: int, outputs: int, times: int = 1) -> list[Product]:
         """Forward, to the inputs and to the weights; the last is one product of all `times`."""
-        x, y = torch.randn(rows, inputs), torch.randn(rows, outputs)
-        weight = torch.randn(outputs, inputs)
-        all_x, all_y = torch.randn(rows * times, inputs), torch.randn(rows * times, outputs)
+        x, y = torch.randn(rows, inputs).to(dtype), torch.randn(rows, outputs).to(dtype)
+        weight = torch.randn(outputs, inputs).to(dtype)
+        all_x = torch.randn(rows * times, inputs).to(dtype)
+        all_y = torch.randn(rows * times, outputs).to(dtype)
         return [
             Product(room, _ways(x, weight, times)),
             Product(room, _ways(y, weight.t(), times)),
@@ -121,7 +123,7 @@ def training_products() -> list[Product]:
         *layer(rooms.PRODUCTS, PAIRS, HIDDEN, 2 * HIDDEN),  # the bridge
         *layer(rooms.ATTENTION, PAIRS * SOURCE, HIDDEN, HIDDEN),
         *_attention(PAIRS, 1, TARGET, backward=True),
-        Product(rooms.ENCODER, [_encoder()]),
+        Product(rooms.ENCODER, [_encoder(dtype)]),
     ]
 
 
@@ -160,14 +162,16 @@ def _attention(sentences: int, rows: int, times: int, *, backward: bool) -> list
     return found
 
 
-def _encoder() -> Call:
+def _encoder(dtype: torch.dtype) -> Call:
     lstms = [nn.LSTM(EMBEDDING, HIDDEN // 2, batch_first=True) for _ in range(2)]
     inputs = torch.randn(PAIRS, SOURCE, EMBEDDING, requires_grad=True)
-    incoming = torch.randn(PAIRS, SOURCE, HIDDEN // 2)
+    incoming = torch.randn(PAIRS, SOURCE, HIDDEN // 2).to(dtype)
 
     def call() -> None:
         for lstm in lstms:
-            lstm(inputs)[0].backward(incoming)
+            with autocast(torch.device("cpu"), dtype):
+                outputs = lstm(inputs)[0]
+            outputs.backward(incoming)
 
     return call
 
@@ -199,14 +203,22 @@ def decoding_products(sentences: int, beam: int, steps: int, int8: bool) -> list
 
 def training(rounds: int) -> tuple[str, str]:
     """Title and text of the training step."""
-    torch.manual_seed(1)
-    updater = make_updater(make_model())
     batch = make_batch(PAIRS, SOURCE, TARGET, VOCABULARY)
-    parts = training_products()
-    found = measure(lambda: updater.update([batch], 1e-4), rooms.OTHER, parts, rounds, 1)
-    rate = PAIRS * TARGET / statistics.median(found.step) * 1e3
-    note = f"{rate:,.0f} target tokens/s; {PAIRS} pairs of {SOURCE} and {TARGET} tokens; float32."
-    return f"Training, {PAIRS} pairs", f"{note}\n\n{_table({'float32': found})}"
+    ways = {"float32": torch.float32}
+    if torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported():
+        ways["bfloat16"] = torch.bfloat16
+    found, rates = {}, []
+    for name, dtype in ways.items():
+        torch.manual_seed(1)
+        updater = make_updater(make_model(), dtype)
+        parts = training_products(dtype)
+        found[name] = measure(
+            lambda updater=updater: updater.update([batch], 1e-4), rooms.OTHER, parts, rounds, 1
+        )
+        rate = PAIRS * TARGET / statistics.median(found[name].step) * 1e3
+        rates.append(f"{rate:,.0f} target tokens/s in {name}")
+    note = f"{PAIRS} pairs of {SOURCE} and {TARGET} tokens: {' and '.join(rates)}."
+    return f"Training, {PAIRS} pairs", f"{note}\n\n{_table(found)}"
 
 
 def decoding(name: str, rounds: int) -> tuple[str, str]:

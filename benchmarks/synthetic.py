@@ -47,9 +47,9 @@ def make_batch(pairs: int, source: int, target: int, vocabulary: int) -> Batch:
     return Batch(sentences(source), lengths, inputs, outputs, torch.arange(pairs))
 
 
-def make_updater(model: Seq2Seq) -> Updater:
+def make_updater(model: Seq2Seq, dtype: torch.dtype = torch.float32) -> Updater:
     """Adam, clipped at norm 1, without label smoothing."""
-    return Updater(model, TrainingConfig(label_smoothing=0.0), torch.float32)
+    return Updater(model, TrainingConfig(label_smoothing=0.0), dtype)
 
 
 @torch.inference_mode()
