@@ -38,6 +38,22 @@ def test_without_derivatives_the_values_are_the_same():
         torch.testing.assert_close(value, other, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize("size", [1, 63])
+def test_gates_in_bfloat16_differ_from_wide_ones_by_the_rounding_of_their_gradient(size):
+    gates, cell = made(size)
+    narrow = gates.detach().bfloat16().requires_grad_()
+    wide = narrow.detach().float().requires_grad_()
+    incoming = tuple(torch.randn(2, ROWS, size))
+    found = kernels.lstm_update(narrow, cell, backend="cpu")
+    expected = kernels.lstm_update(wide, cell, backend="cpu")
+    assert all(map(torch.equal, found, expected))
+    to_gates, to_cell = torch.autograd.grad(found, (narrow, cell), incoming)
+    wide_gates, wide_cell = torch.autograd.grad(expected, (wide, cell), incoming)
+    assert to_gates.dtype == torch.bfloat16
+    assert torch.equal(to_gates, wide_gates.bfloat16())
+    assert torch.equal(to_cell, wide_cell)
+
+
 @pytest.mark.parametrize("which", [0, 1])
 def test_one_result_may_go_without_a_gradient(which):
     gates, cell = made(7)

@@ -163,3 +163,32 @@ def largest(values: NDArray[np.float32]) -> np.float32:
         value = _ordered(np.float32(values[c]).view(np.int32))
         found = value if value > found else found
     return np.int32(_ordered(found)).view(np.float32)
+
+
+_SIXTEEN = np.int32(16)
+_LAST_BIT = np.int32(1)
+_BELOW_HALF = np.int32(0x7FFF)
+_QUIET_NAN = np.uint16(0x7FC0)
+
+
+@_njit(error_model="numpy", nogil=True, forceinline=True)
+def wide(half: np.uint16) -> np.float32:
+    """The number whose bits in bfloat16 these are."""
+    return np.int32(np.int32(half) << _SIXTEEN).view(np.float32)
+
+
+@_njit(error_model="numpy", nogil=True)
+def widen(halves: NDArray[np.uint16], out: NDArray[np.float32]) -> None:
+    """Numbers in bfloat16 as float32."""
+    for c in range(halves.shape[0]):
+        out[c] = wide(halves[c])
+
+
+@_njit(error_model="numpy", nogil=True)
+def narrow(values: NDArray[np.float32], out: NDArray[np.uint16]) -> None:
+    """Round to bfloat16, of two equally near to the even one."""
+    for c in range(values.shape[0]):
+        bits = np.float32(values[c]).view(np.int32)
+        odd = np.int32(bits >> _SIXTEEN) & _LAST_BIT
+        rounded = np.uint16(np.int32(bits + _BELOW_HALF + odd) >> _SIXTEEN)
+        out[c] = _QUIET_NAN if values[c] != values[c] else rounded

@@ -167,11 +167,14 @@ def best_continuations(
 
 def lstm_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     """See `luong.kernels.lstm_update`."""
-    gates, cell = at_least_float32(gates), at_least_float32(cell)
+    cell = at_least_float32(cell)
     # A compiler fuses such passes itself.
     if not _all_float32(cell) or operators.traced(gates):
         return reference.lstm_update(gates, cell)
-    if not (torch.is_grad_enabled() and (gates.requires_grad or cell.requires_grad)):
+    derived = torch.is_grad_enabled() and (gates.requires_grad or cell.requires_grad)
+    if not derived or gates.dtype != torch.bfloat16:
+        gates = at_least_float32(gates)
+    if not derived:
         return small_calls.lstm_update(gates, cell)
     compute: Any = operators.LSTMUpdate.apply
     new: tuple[Tensor, Tensor] = compute(gates, cell)

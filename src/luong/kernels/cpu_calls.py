@@ -154,23 +154,34 @@ def band_spread(weights: Tensor, rows: Tensor, centres: Tensor, source: int) -> 
 
 
 def lstm_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, ...]:
-    """New hidden state and cell (rows, H), and what the backward wants: see `cpu_lstm.update`."""
+    """New hidden state and cell (rows, H), and what the backward wants: see `cpu_lstm.update`.
+
+    The gates may be in bfloat16.
+    """
     rows, size = cell.shape
     kept = empty(rows, 4 * size), empty(rows, size)
     new = empty(rows, size), empty(rows, size)
     out = tuple(_array(tensor) for tensor in (*kept, *new))
-    by_rows(rows, LSTM_WORK * size, cpu_lstm.update, (_rows(gates), _rows(cell)), out)
+    update = cpu_lstm.update_narrow if gates.dtype == torch.bfloat16 else cpu_lstm.update
+    by_rows(rows, LSTM_WORK * size, update, (_rows(gates), _rows(cell)), out)
     return *new, *kept
 
 
 def lstm_gradients(
-    activated: Tensor, squashed: Tensor, cell: Tensor, to_hidden: Tensor, to_cell: Tensor
+    activated: Tensor,
+    squashed: Tensor,
+    cell: Tensor,
+    to_hidden: Tensor,
+    to_cell: Tensor,
+    dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of `lstm_update` for gates and cell."""
+    """Gradients of `lstm_update` for gates, in their type, and cell."""
     arrays = tuple(_rows(x) for x in (activated, squashed, cell, to_hidden, to_cell))
-    gradients = torch.empty_like(activated), empty(*cell.shape)
+    gradients = torch.empty_like(activated, dtype=dtype), empty(*cell.shape)
     out = tuple(_array(gradient) for gradient in gradients)
-    by_rows(len(cell), LSTM_WORK * cell.shape[1], cpu_lstm.gradients, arrays, out)
+    narrow = dtype == torch.bfloat16
+    function = cpu_lstm.gradients_narrow if narrow else cpu_lstm.gradients
+    by_rows(len(cell), LSTM_WORK * cell.shape[1], function, arrays, out)
     return gradients
 
 
@@ -250,7 +261,9 @@ def _by_columns(
 
 
 def _array(tensor: Tensor) -> Any:
-    return (tensor.detach() if tensor.requires_grad else tensor).numpy()
+    tensor = tensor.detach() if tensor.requires_grad else tensor
+    # numpy has no bfloat16: its bits.
+    return (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
 def _rows(tensor: Tensor) -> Any:

@@ -12,7 +12,17 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from luong.kernels.compiled import compiled, exponential, floats, halves, integers, largest
+from luong.kernels.compiled import (
+    compiled,
+    exponential,
+    floats,
+    halves,
+    integers,
+    largest,
+    narrow,
+    wide,
+    widen,
+)
 
 Floats = NDArray[np.float32]
 Halves = NDArray[np.uint16]
@@ -21,26 +31,6 @@ _ZERO = np.float32(0.0)
 _HALF = np.float32(0.5)
 # Below it our exponential stays where it is, and what is left is less than 1e-37.
 _NOTHING = np.float32(-86.0)
-_SIXTEEN = np.int32(16)
-_ONE = np.int32(1)
-_ROUND = np.int32(0x7FFF)
-_NAN = np.uint16(0x7FC0)
-
-
-@compiled
-def _widen(narrow: Halves, out: Floats) -> None:
-    for c in range(narrow.shape[0]):
-        out[c] = np.int32(np.int32(narrow[c]) << _SIXTEEN).view(np.float32)
-
-
-@compiled
-def _narrow(values: Floats, out: Halves) -> None:
-    """Round to bfloat16, of two equally near to the even one."""
-    for c in range(values.shape[0]):
-        bits = np.float32(values[c]).view(np.int32)
-        odd = np.int32(bits >> _SIXTEEN) & _ONE
-        rounded = np.uint16(np.int32(bits + _ROUND + odd) >> _SIXTEEN)
-        out[c] = _NAN if values[c] != values[c] else rounded
 
 
 @compiled
@@ -73,29 +63,29 @@ def _sums(row: Floats, target: int, out: Floats) -> None:
 
 @compiled
 def sums(
-    logits: int, narrow: bool, targets: int, size: int, first: int, last: int, out: int
+    logits: int, is_narrow: bool, targets: int, size: int, first: int, last: int, out: int
 ) -> None:
     """Rows [first, last): log of the sum of exponentials, the target's logit, the mean logit.
 
-    `logits` is the address of (rows, V), of bfloat16 if `narrow`; so is `targets` of (rows), and
+    `logits` is the address of (rows, V), of bfloat16 if `is_narrow`; so is `targets` of (rows), and
     `out` of (rows, 3).
     """
     aims, results = integers(targets, last, 1), floats(out, last, 3)
-    if narrow:
+    if is_narrow:
         given, row = halves(logits, last, size), np.empty(size, np.float32)
         for r in range(first, last):
-            _widen(given[r], row)
+            widen(given[r], row)
             _sums(row, aims[r, 0], results[r])
     else:
-        wide = floats(logits, last, size)
+        rows = floats(logits, last, size)
         for r in range(first, last):
-            _sums(wide[r], aims[r, 0], results[r])
+            _sums(rows[r], aims[r, 0], results[r])
 
 
 @compiled
 def gradients(
     logits: int,
-    narrow: bool,
+    is_narrow: bool,
     targets: int,
     log_sums: int,
     factors: int,
@@ -112,24 +102,24 @@ def gradients(
     aims, rests = integers(targets, last, 1), np.float32(uniform)
     sums_, scales = floats(log_sums, last, 1), floats(factors, last, 1)
     steps = floats(towards, last, 1)
-    if narrow:
+    if is_narrow:
         given, row = halves(logits, last, size), np.empty(size, np.float32)
         for r in range(first, last):
-            _widen(given[r], row)
+            widen(given[r], row)
             _gradient(row, sums_[r, 0], scales[r, 0], rests)
             row[aims[r, 0]] += steps[r, 0]
-            _narrow(row, given[r])
+            narrow(row, given[r])
     else:
-        wide = floats(logits, last, size)
+        rows = floats(logits, last, size)
         for r in range(first, last):
-            _gradient(wide[r], sums_[r, 0], scales[r, 0], rests)
-            wide[r, aims[r, 0]] += steps[r, 0]
+            _gradient(rows[r], sums_[r, 0], scales[r, 0], rests)
+            rows[r, aims[r, 0]] += steps[r, 0]
 
 
 @compiled
 def _add(values: Halves, scale: np.float32, out: Floats) -> None:
     for c in range(values.shape[0]):
-        out[c] += scale * np.int32(np.int32(values[c]) << _SIXTEEN).view(np.float32)
+        out[c] += scale * wide(values[c])
 
 
 @compiled

@@ -9,9 +9,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from luong.kernels.compiled import compiled, exponential, floats
+from luong.kernels.compiled import compiled, exponential, floats, narrow, widen
 
 Floats = NDArray[np.float32]
+Halves = NDArray[np.uint16]
 
 _ONE = np.float32(1.0)
 _TWO = np.float32(2.0)
@@ -84,6 +85,26 @@ def update(
 
 
 @compiled
+def update_narrow(
+    gates: Halves,
+    cell: Floats,
+    first: int,
+    last: int,
+    activated: Floats,
+    squashed: Floats,
+    new_hidden: Floats,
+    new_cell: Floats,
+) -> None:
+    """The same of gates in bfloat16."""
+    row_gates = np.empty(gates.shape[1], np.float32)
+    for row in range(first, last):
+        widen(gates[row], row_gates)
+        _update_row(
+            row_gates, cell[row], activated[row], squashed[row], new_hidden[row], new_cell[row]
+        )
+
+
+@compiled
 def update_only(
     gates: int, cell: int, size: int, first: int, last: int, new_hidden: int, new_cell: int
 ) -> None:
@@ -129,6 +150,34 @@ def _row_gradients(  # noqa: PLR0913 - a loop vectorises over plain rows only
 
 
 @compiled
+def _gradients_of_row(
+    a: Floats,
+    squashed: Floats,
+    cell: Floats,
+    to_hidden: Floats,
+    to_cell: Floats,
+    gates_gradient: Floats,
+    cell_gradient: Floats,
+) -> None:
+    size = cell.shape[0]
+    _row_gradients(
+        a[:size],
+        a[size : 2 * size],
+        a[2 * size : 3 * size],
+        a[3 * size :],
+        squashed,
+        cell,
+        to_hidden,
+        to_cell,
+        gates_gradient[:size],
+        gates_gradient[size : 2 * size],
+        gates_gradient[2 * size : 3 * size],
+        gates_gradient[3 * size :],
+        cell_gradient,
+    )
+
+
+@compiled
 def gradients(
     activated: Floats,
     squashed: Floats,
@@ -141,22 +190,40 @@ def gradients(
     cell_gradient: Floats,
 ) -> None:
     """Rows [first, last): gradients for the gates and for the cell before the update."""
-    size = cell.shape[1]
     for row in range(first, last):
-        a = activated[row]
-        out = gates_gradient[row]
-        _row_gradients(
-            a[:size],
-            a[size : 2 * size],
-            a[2 * size : 3 * size],
-            a[3 * size :],
+        _gradients_of_row(
+            activated[row],
             squashed[row],
             cell[row],
             to_hidden[row],
             to_cell[row],
-            out[:size],
-            out[size : 2 * size],
-            out[2 * size : 3 * size],
-            out[3 * size :],
+            gates_gradient[row],
             cell_gradient[row],
         )
+
+
+@compiled
+def gradients_narrow(
+    activated: Floats,
+    squashed: Floats,
+    cell: Floats,
+    to_hidden: Floats,
+    to_cell: Floats,
+    first: int,
+    last: int,
+    gates_gradient: Halves,
+    cell_gradient: Floats,
+) -> None:
+    """The same for gates in bfloat16."""
+    gradient = np.empty(activated.shape[1], np.float32)
+    for row in range(first, last):
+        _gradients_of_row(
+            activated[row],
+            squashed[row],
+            cell[row],
+            to_hidden[row],
+            to_cell[row],
+            gradient,
+            cell_gradient[row],
+        )
+        narrow(gradient, gates_gradient[row])

@@ -139,7 +139,8 @@ class LSTMUpdate(torch.autograd.Function):
             new = torch.cat(reference.lstm_update(gates, cell), -1)
             incoming = torch.cat((to_hidden, to_cell), -1)
             return reference.differentiable(new, (gates, cell), incoming)
-        return cpu_calls.lstm_gradients(activated, squashed, cell, to_hidden, to_cell)
+        kept = activated, squashed, cell, to_hidden, to_cell
+        return cpu_calls.lstm_gradients(*kept, gates.dtype)
 
 
 @torch.library.custom_op("luong::exponentiate", mutates_args=(), device_types="cpu")

@@ -123,6 +123,7 @@ def _by_default(inputs: Tensor, weight: Tensor, start: Tensor | None) -> Tensor:
 
 def _product(inputs: Tensor, weight: Tensor, start: Tensor | None) -> Tensor:
     rows = inputs.numel() // inputs.shape[-1]
+    start = None if start is None else start.to(inputs.dtype)
     if rows <= _FEW_ROWS and weight.dtype == torch.float32 and weight.is_contiguous():
         flat = inputs.reshape(rows, -1)
         product: Tensor = compute("few_rows_product", inputs, None, flat, weight, start)

@@ -115,7 +115,7 @@ class _Product(torch.autograd.Function):
         ctx.notes, ctx.has_start = shared.notes, start is not None
         ctx.dtypes = [part.dtype for part in parts]
         ctx.sizes = [part.shape[-1] for part in parts]
-        inputs = _joined(parts).to(shared.dtype)
+        inputs = _joined(tuple(part.to(shared.dtype) for part in parts))
         # Saving the matrix, too, lets autograd notice if it was changed in place meanwhile.
         ctx.save_for_backward(inputs, shared.matrix)
         return products.multiply(inputs, shared.matrix, start)
