@@ -7,12 +7,15 @@ import multiprocessing
 import os
 import random
 import signal
+from io import StringIO
 
 import pytest
 import torch
+from rich.console import Console
 
 from luong.errors import UserError
 from luong.search import Translator, TranslatorPool, open_translator
+from luong.training import train
 
 WORDS = ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben"]
 
@@ -123,3 +126,16 @@ def test_an_ensemble_is_shared_as_one_model_is(trained) -> None:
         assert type(pool) is TranslatorPool
         expected = [result.text for result in alone.translate(lines(20))]
         assert [result.text for result in pool.translate(lines(20))] == expected
+
+
+@pytest.mark.slow
+def test_what_was_copied_comes_through_the_workers(toy_config) -> None:
+    config = toy_config("model.copy=true", "training.max_epochs=3")
+    train(config, console=Console(file=StringIO()))
+    # Words that no vocabulary has: what is said of them is copied.
+    texts = ["eins Xylofon zwei", "Quetzal", *lines(20)]
+    with open_translator(config.output) as alone, TranslatorPool(config.output, workers=2) as pool:
+        expected = alone.translate(texts, beam_size=2)
+        found = pool.translate(texts, beam_size=2)
+    assert any(one.copied for one in expected)
+    assert [(one.text, one.copied) for one in found] == [(e.text, e.copied) for e in expected]
