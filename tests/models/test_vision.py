@@ -205,6 +205,18 @@ def test_without_torchvision(monkeypatch):
         PictureEncoder(CaptionModelConfig(backbone="resnet50"))
 
 
+def test_a_torchvision_of_another_torch(monkeypatch, tmp_path):
+    package = tmp_path / "torchvision"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "models.py").write_text("raise RuntimeError('operator torchvision::nms is not')")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("torchvision", "torchvision.models"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    with pytest.raises(UserError, match=r"nms is not\)\. Install the version that fits"):
+        PictureEncoder(CaptionModelConfig(backbone="resnet50"))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -103,7 +103,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
 def _torchvision() -> Any:
     try:
         return importlib.import_module("torchvision.models")
-    except ImportError as error:
+    except (ImportError, RuntimeError) as error:  # The latter of a build for another torch.
         raise UserError(
             f"model.backbone needs torchvision, which cannot be imported ({error}). Install the "
             'version that fits your torch, or set model.backbone = "none".'
