@@ -109,7 +109,7 @@ class LuongInt8(Luong):
 
 
 class LuongShortlist(Luong):
-    """The same with scores of likely words alone; to train it is to learn which those are."""
+    """The same model, scoring likely words alone; to train it is to learn which those are."""
 
     name = kind = "luong-shortlist"
 
@@ -122,3 +122,9 @@ class LuongShortlist(Luong):
 
     def done(self, updates: int) -> bool:
         return False
+
+
+class LuongInt8Shortlist(Luong):
+    """Both: weights in int8, and likely words alone."""
+
+    name = kind = "luong-int8-shortlist"

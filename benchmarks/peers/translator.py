@@ -1,9 +1,9 @@
 """Times a translator that has no such measure of its own, once it is loaded and warm.
 
-    python translator.py luong|luong-int8|luong-shortlist|marian MODEL BEAM BATCH SOURCE OUTPUT
+    python translator.py KIND MODEL BEAM BATCH SOURCE OUTPUT
 
-MODEL is luong's folder, or Marian's options; a batch of 1 means one sentence a call. Shortlists go
-with int8 here.
+KIND is marian, or luong with -int8, -shortlist or both. MODEL is luong's folder, or Marian's
+options; a batch of 1 means one sentence a call.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def luong_translator(
 ) -> Callable[[list[str]], list[str]]:
     import luong
 
-    translator = luong.load(folder, int8=kind != "luong")
-    shortlist = kind == "luong-shortlist"
+    translator = luong.load(folder, int8="int8" in kind)
+    shortlist = "shortlist" in kind
 
     def translate(lines: list[str]) -> list[str]:
         found = translator.translate(lines, beam_size=beam, batch_size=batch, shortlist=shortlist)
