@@ -159,11 +159,12 @@ def lstm_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, ...]:
     The gates may be in bfloat16.
     """
     rows, size = cell.shape
+    gates = checked(gates, rows, 4 * size, dtype=gates.dtype)
     kept = empty(rows, 4 * size), empty(rows, size)
     new = empty(rows, size), empty(rows, size)
     out = tuple(_array(tensor) for tensor in (*kept, *new))
-    update = cpu_lstm.update_narrow if gates.dtype == torch.bfloat16 else cpu_lstm.update
-    by_rows(rows, LSTM_WORK * size, update, (_rows(gates), _rows(cell)), out)
+    given = (gates.data_ptr(), gates.dtype == torch.bfloat16, _rows(cell))
+    by_rows(rows, LSTM_WORK * size, cpu_lstm.update, given, out)
     return *new, *kept
 
 
@@ -178,10 +179,9 @@ def lstm_gradients(
     """Gradients of `lstm_update` for gates, in their type, and cell."""
     arrays = tuple(_rows(x) for x in (activated, squashed, cell, to_hidden, to_cell))
     gradients = torch.empty_like(activated, dtype=dtype), empty(*cell.shape)
-    out = tuple(_array(gradient) for gradient in gradients)
-    narrow = dtype == torch.bfloat16
-    function = cpu_lstm.gradients_narrow if narrow else cpu_lstm.gradients
-    by_rows(len(cell), LSTM_WORK * cell.shape[1], function, arrays, out)
+    out = (gradients[0].data_ptr(), _array(gradients[1]))
+    given = (*arrays, dtype == torch.bfloat16)
+    by_rows(len(cell), LSTM_WORK * cell.shape[1], cpu_lstm.gradients, given, out)
     return gradients
 
 
@@ -260,10 +260,22 @@ def _by_columns(
     share(task, groups * slices)
 
 
+def checked(tensor: Tensor, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """A tensor as a loop reads it at its address: contiguous, and of the type and shape it says.
+
+    Raises:
+        ValueError: It is of another type or shape.
+    """
+    if tensor.shape != shape or tensor.dtype != dtype:
+        raise ValueError(
+            f"a tensor {tuple(tensor.shape)} of {tensor.dtype} was given; expected {shape} of "
+            f"{dtype}."
+        )
+    return tensor.contiguous()
+
+
 def _array(tensor: Tensor) -> Any:
-    tensor = tensor.detach() if tensor.requires_grad else tensor
-    # numpy has no bfloat16: its bits.
-    return (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    return (tensor.detach() if tensor.requires_grad else tensor).numpy()
 
 
 def _rows(tensor: Tensor) -> Any:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from luong.kernels.compiled import compiled, exponential, floats, narrow, widen
+from luong.kernels.compiled import compiled, exponential, floats, halves, narrow, widen
 
 Floats = NDArray[np.float32]
-Halves = NDArray[np.uint16]
 
 _ONE = np.float32(1.0)
 _TWO = np.float32(2.0)
@@ -64,7 +63,8 @@ def _update_row(
 
 @compiled
 def update(
-    gates: Floats,
+    gates: int,
+    is_narrow: bool,
     cell: Floats,
     first: int,
     last: int,
@@ -75,33 +75,17 @@ def update(
 ) -> None:
     """Rows [first, last): the new hidden state and cell.
 
-    What the backward wants is kept: the gates after their functions in `activated`, and
-    tanh(new cell) in `squashed`.
+    `gates` is the address of (rows, 4H), of bfloat16 if `is_narrow`. What the backward wants is
+    kept: the gates after their functions in `activated`, and tanh(new cell) in `squashed`.
     """
+    size = activated.shape[1]
+    wide_rows, narrow_rows = floats(gates, last, size), halves(gates, last, size)
+    row_gates = np.empty(size, np.float32)
     for row in range(first, last):
-        _update_row(
-            gates[row], cell[row], activated[row], squashed[row], new_hidden[row], new_cell[row]
-        )
-
-
-@compiled
-def update_narrow(
-    gates: Halves,
-    cell: Floats,
-    first: int,
-    last: int,
-    activated: Floats,
-    squashed: Floats,
-    new_hidden: Floats,
-    new_cell: Floats,
-) -> None:
-    """The same of gates in bfloat16."""
-    row_gates = np.empty(gates.shape[1], np.float32)
-    for row in range(first, last):
-        widen(gates[row], row_gates)
-        _update_row(
-            row_gates, cell[row], activated[row], squashed[row], new_hidden[row], new_cell[row]
-        )
+        if is_narrow:
+            widen(narrow_rows[row], row_gates)
+        given = row_gates if is_narrow else wide_rows[row]
+        _update_row(given, cell[row], activated[row], squashed[row], new_hidden[row], new_cell[row])
 
 
 @compiled
@@ -150,80 +134,45 @@ def _row_gradients(  # noqa: PLR0913 - a loop vectorises over plain rows only
 
 
 @compiled
-def _gradients_of_row(
-    a: Floats,
-    squashed: Floats,
-    cell: Floats,
-    to_hidden: Floats,
-    to_cell: Floats,
-    gates_gradient: Floats,
-    cell_gradient: Floats,
-) -> None:
-    size = cell.shape[0]
-    _row_gradients(
-        a[:size],
-        a[size : 2 * size],
-        a[2 * size : 3 * size],
-        a[3 * size :],
-        squashed,
-        cell,
-        to_hidden,
-        to_cell,
-        gates_gradient[:size],
-        gates_gradient[size : 2 * size],
-        gates_gradient[2 * size : 3 * size],
-        gates_gradient[3 * size :],
-        cell_gradient,
-    )
-
-
-@compiled
 def gradients(
     activated: Floats,
     squashed: Floats,
     cell: Floats,
     to_hidden: Floats,
     to_cell: Floats,
+    is_narrow: bool,
     first: int,
     last: int,
-    gates_gradient: Floats,
+    gates_gradient: int,
     cell_gradient: Floats,
 ) -> None:
-    """Rows [first, last): gradients for the gates and for the cell before the update."""
+    """Rows [first, last): gradients for the gates and for the cell before the update.
+
+    `gates_gradient` is an address as in `update`.
+    """
+    size, width = cell.shape[1], activated.shape[1]
+    wide_rows, narrow_rows = (
+        floats(gates_gradient, last, width),
+        halves(gates_gradient, last, width),
+    )
+    row_gradient = np.empty(width, np.float32)
     for row in range(first, last):
-        _gradients_of_row(
-            activated[row],
+        a = activated[row]
+        out = row_gradient if is_narrow else wide_rows[row]
+        _row_gradients(
+            a[:size],
+            a[size : 2 * size],
+            a[2 * size : 3 * size],
+            a[3 * size :],
             squashed[row],
             cell[row],
             to_hidden[row],
             to_cell[row],
-            gates_gradient[row],
+            out[:size],
+            out[size : 2 * size],
+            out[2 * size : 3 * size],
+            out[3 * size :],
             cell_gradient[row],
         )
-
-
-@compiled
-def gradients_narrow(
-    activated: Floats,
-    squashed: Floats,
-    cell: Floats,
-    to_hidden: Floats,
-    to_cell: Floats,
-    first: int,
-    last: int,
-    gates_gradient: Halves,
-    cell_gradient: Floats,
-) -> None:
-    """The same for gates in bfloat16."""
-    gradient = np.empty(activated.shape[1], np.float32)
-    for row in range(first, last):
-        _gradients_of_row(
-            activated[row],
-            squashed[row],
-            cell[row],
-            to_hidden[row],
-            to_cell[row],
-            gradient,
-            cell_gradient[row],
-        )
-        narrow(gradient, gates_gradient[row])
+        if is_narrow:
+            narrow(row_gradient, narrow_rows[row])

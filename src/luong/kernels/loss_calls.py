@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from luong.kernels import cpu_loss
-from luong.kernels.cpu_calls import by_rows
-from luong.kernels.small_calls import EXPONENTIAL, checked
+from luong.kernels.cpu_calls import by_rows, checked
+from luong.kernels.small_calls import EXPONENTIAL
 
 
 def serve(logits: Tensor) -> bool:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from luong.kernels import cpu_continuations, cpu_int8, cpu_lstm, cpu_rows, cpu_softmax
-from luong.kernels.cpu_calls import LSTM_WORK, by_rows
+from luong.kernels.cpu_calls import LSTM_WORK, by_rows, checked
 
 # What an exponential takes, in terms of a sum.
 EXPONENTIAL = 8
@@ -113,20 +113,6 @@ def best_continuations(
     out = (going.data_ptr(), beams.data_ptr(), tokens.data_ptr(), ended.data_ptr())
     by_rows(sentences, width * size, cpu_continuations.best, (*given, *sizes), out)
     return going, beams, tokens, ended
-
-
-def checked(tensor: Tensor, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """A tensor as a loop reads it at its address: contiguous, and of the type and shape it says.
-
-    Raises:
-        ValueError: It is of another type or shape.
-    """
-    if tensor.shape != shape or tensor.dtype != dtype:
-        raise ValueError(
-            f"a tensor {tuple(tensor.shape)} of {tensor.dtype} was given; expected {shape} of "
-            f"{dtype}."
-        )
-    return tensor.contiguous()
 
 
 def _start(start: Tensor | None, rows: int, outputs: int) -> Tensor:
