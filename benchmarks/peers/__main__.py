@@ -68,7 +68,9 @@ class Comparison:
         self.work: Path = arguments.work.resolve()
         kinds = [TOOLKITS[name] for name in arguments.toolkits]
         every = arguments.every if arguments.verb == "reach" else None
-        self.toolkits = [kind(self.work, arguments.threads, every) for kind in kinds]
+        # A training for its pace alone must not take the place of a trained model.
+        runs = {"reach": "reach", "throughput": "throughput"}.get(arguments.verb, "runs")
+        self.toolkits = [kind(self.work, arguments.threads, every, runs) for kind in kinds]
 
     def _ready(self, toolkit: Toolkit) -> None:
         """An empty place for a model, and whatever the toolkit prepares."""
@@ -174,6 +176,7 @@ class Comparison:
         alone = not self.arguments.busy
 
         def measure(toolkit: Toolkit, repeat: int) -> None:
+            toolkit.run.mkdir(parents=True, exist_ok=True)
             for search in SEARCHES:
                 spent = []
                 for split in (search.split,) if alone else (search.split, "first8"):

@@ -49,6 +49,7 @@ class Toolkit:
         work: The folder with the environments, `data` and `runs`.
         threads: How many a toolkit may use.
         every: Updates between checkpoints; without it a training keeps only its last weights.
+        runs: The folder within `work` for what it writes.
     """
 
     name = ""
@@ -57,9 +58,11 @@ class Toolkit:
     rate_pattern = ""
     seconds_pattern = ""
 
-    def __init__(self, work: Path, threads: int = 2, every: int | None = None) -> None:
+    def __init__(
+        self, work: Path, threads: int = 2, every: int | None = None, runs: str = "runs"
+    ) -> None:
         self.work, self.data, self.threads, self.every = work, work / "data", threads, every
-        self.run = work / ("reach" if every else "runs") / self.name
+        self.run = work / runs / self.name
         self.model = self.run / "model"
         self.checkpoint: Path | None = None
         """The weights to translate with, if not those of the finished training."""
