@@ -340,9 +340,8 @@ def _chunked(
         if copying is None:
             likelihood += (log_sum - aimed).sum()
         else:
-            generated = aimed - log_sum
+            generated = aimed - log_sum + copying.generate[chunk]
             copied = copying.copy[chunk].to(wide)
-            generated = generated + copying.generate[chunk]
             whole = torch.logaddexp(generated, copied)
             likelihood -= whole.sum()
             share = torch.exp(generated - whole)
