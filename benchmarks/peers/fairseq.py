@@ -51,5 +51,9 @@ class Fairseq(Toolkit):
         ).split()
         binary = str(self.run / "binary")
         generate = [self.program("fairseq-generate"), binary, "--path", model, *options]
-        script = '"$@" > "$0.all" && grep "^H-" "$0.all" | cut -c3- | sort -n | cut -f3 > "$0"'
+        lines = len((self.data / f"{search.split}.en").read_text().splitlines())
+        # It leaves a sentence out now and then: an empty line in its place.
+        fill = f"{{text[$1] = $3}} END {{for (i = 0; i < {lines}; i++) print text[i]}}"
+        found = f"grep '^H-' \"$0.all\" | cut -c3- | awk -F '\\t' '{fill}' > \"$0\""
+        script = f'"$@" > "$0.all" && {found}'
         return Command(["bash", "-c", f'{script}; cat "$0.all"', str(output), *generate])
