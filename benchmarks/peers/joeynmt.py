@@ -113,7 +113,7 @@ class JoeyNMT(Toolkit):
         return Command(words)
 
     def translate(self, search: Search, output: Path) -> Command:
-        config = self.settings("translate.yaml", self.config(1, search))
+        config = self.settings("translate.yaml", self.config(LOG_EVERY, search))
         # Its own -o fails in 2.3.0 after the translation.
         script = f'"$@" < "{self.data}/{search.split}.en" > "$0"'
         words = [self.program("python"), "-m", "joeynmt", "translate", config]
