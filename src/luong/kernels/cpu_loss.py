@@ -34,14 +34,12 @@ _NOTHING = np.float32(-86.0)
 
 
 @compiled
-def _total(values: Floats, top: np.float32) -> tuple[np.float32, np.float32]:
-    """The sum of e^(value - top), and of the values."""
+def _total(values: Floats, top: np.float32) -> np.float32:
+    """The sum of e^(value - top)."""
     powers = _ZERO
-    total = _ZERO
     for c in range(values.shape[0]):
         powers += exponential((values[c] - top) * _HALF)
-        total += values[c]
-    return powers, total
+    return powers
 
 
 @compiled
@@ -55,22 +53,20 @@ def _gradient(values: Floats, log_sum: np.float32, factor: np.float32, uniform: 
 @compiled
 def _sums(row: Floats, target: int, out: Floats) -> None:
     top = largest(row)
-    powers, total = _total(row, top)
-    out[0] = top + np.float32(math.log(powers))
+    out[0] = top + np.float32(math.log(_total(row, top)))
     out[1] = row[target]
-    out[2] = total / np.float32(row.shape[0])
 
 
 @compiled
 def sums(
     logits: int, is_narrow: bool, targets: int, size: int, first: int, last: int, out: int
 ) -> None:
-    """Rows [first, last): log of the sum of exponentials, the target's logit, the mean logit.
+    """Rows [first, last): log of the sum of exponentials, and the target's logit.
 
     `logits` is the address of (rows, V), of bfloat16 if `is_narrow`; so is `targets` of (rows), and
-    `out` of (rows, 3).
+    `out` of (rows, 2).
     """
-    aims, results = integers(targets, last, 1), floats(out, last, 3)
+    aims, results = integers(targets, last, 1), floats(out, last, 2)
     if is_narrow:
         given, row = halves(logits, last, size), np.empty(size, np.float32)
         for r in range(first, last):
