@@ -180,14 +180,6 @@ def test_a_run_stopped_in_every_epoch_equals_one_that_was_not(
     assert_same_run(config.output, whole_run("training.save_every=2"))
 
 
-WHOLE_RUN = """
-import sys
-from luong.cli import main
-
-sys.argv = ["luong", "train", *sys.argv[1:]]
-main()
-"""
-
 KILLED_RUN = """
 import os, signal, sys
 from luong.cli import main
@@ -206,31 +198,20 @@ main()
 """
 
 
-def test_sigkill_and_resume(toy, toy_config, tmp_path):
-    # All in processes of their own, the first of which compiles what the others take from the
-    # cache: the same loop just compiled may differ in the last bit.
+def test_sigkill_and_resume(toy, toy_config, whole_run, console):
     config = toy_config("training.save_every=2")
-    resumed, whole = config.output, tmp_path / "whole"
-
-    def run(program, output, *options):
-        settings = ["--set", "training.save_every=2", "--set", f"output={output}", *options]
-        return subprocess.run(
-            [sys.executable, "-c", program, str(toy / "run.toml"), *settings],
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            check=False,
-        )
-
-    first = run(WHOLE_RUN, tmp_path / "first")
-    assert first.returncode == 0, first.stderr.decode()
-    process = run(KILLED_RUN, resumed)
+    settings = ["--set", "training.save_every=2", "--set", f"output={config.output}"]
+    process = subprocess.run(
+        [sys.executable, "-c", KILLED_RUN, str(toy / "run.toml"), *settings],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        check=False,
+    )
     assert process.returncode == -signal.SIGKILL, process.stderr.decode()
-    assert read_metrics(resumed)[-1]["step"] == 8
-    assert state(resumed)[1]["update"] == 6
-    for output, options in ((resumed, ["--resume"]), (whole, [])):
-        process = run(WHOLE_RUN, output, *options)
-        assert process.returncode == 0, process.stderr.decode()
-    assert_same_run(resumed, whole)
+    assert read_metrics(config.output)[-1]["step"] == 8
+    assert state(config.output)[1]["update"] == 6
+    train(config, resume=True, console=console)
+    assert_same_run(config.output, whole_run("training.save_every=2"))
 
 
 @pytest.fixture

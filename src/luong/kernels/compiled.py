@@ -54,6 +54,18 @@ def compiled(function: Function) -> Function:
         return _njit(**options)(function)
 
 
+def inlined(function: Function) -> Function:
+    """Compile a loop into every loop that calls it.
+
+    Called as a function it would be a copy in each of them, optimised apart; which of the copies
+    runs differs between loops just compiled and the same from the disk, and so does the last bit.
+
+    Args:
+        function: Plain loops or arithmetic, reassociated as in `compiled`.
+    """
+    return _njit(error_model="numpy", nogil=True, fastmath=FLAGS, forceinline=True)(function)
+
+
 def _njit(**options: Any) -> Callable[[Function], Function]:
     return cast(Callable[[Function], Function], numba.njit(**options))
 
@@ -74,28 +86,28 @@ _array_at: Any = numba.carray  # type: ignore[attr-defined]
 # Small calls hand in addresses of tensors: a numpy array of each would take longer than the loop.
 
 
-@compiled
+@inlined
 def floats(address: int, rows: int, columns: int) -> NDArray[np.float32]:
     """The array (rows, columns) of float32 at an address."""
     array: NDArray[np.float32] = _array_at(_pointer(address), (rows, columns), np.float32)
     return array
 
 
-@compiled
+@inlined
 def halves(address: int, rows: int, columns: int) -> NDArray[np.uint16]:
     """The array (rows, columns) at an address of numbers of 16 bits, by their bits."""
     array: NDArray[np.uint16] = _array_at(_pointer(address), (rows, columns), np.uint16)
     return array
 
 
-@compiled
+@inlined
 def integers(address: int, rows: int, columns: int) -> NDArray[np.int64]:
     """The array (rows, columns) of int64 at an address."""
     array: NDArray[np.int64] = _array_at(_pointer(address), (rows, columns), np.int64)
     return array
 
 
-@compiled
+@inlined
 def flags(address: int, rows: int, columns: int) -> NDArray[np.bool_]:
     """The array (rows, columns) of bool at an address."""
     array: NDArray[np.bool_] = _array_at(_pointer(address), (rows, columns), np.bool_)
@@ -152,7 +164,7 @@ def _ordered(bits: np.int32) -> np.int32:
     return np.int32(bits ^ (np.int32(bits >> _SIGN) & _ALL_BUT_SIGN))
 
 
-@_njit(error_model="numpy", nogil=True)
+@_njit(error_model="numpy", nogil=True, forceinline=True)
 def largest(values: NDArray[np.float32]) -> np.float32:
     """The largest of the values, -inf of none; NaN, or the largest of the others, where one is NaN.
 
@@ -177,14 +189,14 @@ def wide(half: np.uint16) -> np.float32:
     return np.int32(np.int32(half) << _SIXTEEN).view(np.float32)
 
 
-@_njit(error_model="numpy", nogil=True)
+@_njit(error_model="numpy", nogil=True, forceinline=True)
 def widen(halves: NDArray[np.uint16], out: NDArray[np.float32]) -> None:
     """Numbers in bfloat16 as float32."""
     for c in range(halves.shape[0]):
         out[c] = wide(halves[c])
 
 
-@_njit(error_model="numpy", nogil=True)
+@_njit(error_model="numpy", nogil=True, forceinline=True)
 def narrow(values: NDArray[np.float32], out: NDArray[np.uint16]) -> None:
     """Round to bfloat16, of two equally near to the even one."""
     for c in range(values.shape[0]):

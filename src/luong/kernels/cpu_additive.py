@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from luong.kernels.compiled import compiled, exponential
+from luong.kernels.compiled import compiled, exponential, inlined
 
 Floats = NDArray[np.float32]
 
@@ -42,7 +42,7 @@ def padded(size: int) -> int:
     return -(-size // PAD) * PAD
 
 
-@compiled
+@inlined
 def _largest(values: Floats) -> np.float32:
     """The largest magnitude; NaN if there is one."""
     largest = np.int32(0)
@@ -53,7 +53,7 @@ def _largest(values: Floats) -> np.float32:
     return np.int32(largest).view(np.float32)
 
 
-@compiled
+@inlined
 def _raise(values: Floats, powers: Floats) -> None:
     for c in range(values.shape[0]):
         powers[c] = exponential(values[c])
@@ -169,7 +169,7 @@ def scale(gradient: Floats, weight: Floats) -> None:
         gradient[c] *= _FOUR * weight[c]
 
 
-@compiled
+@inlined
 def _add(total: Floats, part: Floats) -> None:
     for c in range(total.shape[0]):
         total[c] += part[c]

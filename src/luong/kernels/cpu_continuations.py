@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from luong.kernels.compiled import compiled, exponential, flags, floats, integers, largest
+from luong.kernels.compiled import compiled, exponential, flags, floats, inlined, integers, largest
 
 Floats = NDArray[np.float32]
 
@@ -19,7 +19,7 @@ _MOST = np.float32(np.inf)
 _HALF = np.float32(0.5)
 
 
-@compiled
+@inlined
 def _enter(
     value: np.float32,
     beam: int,
@@ -42,7 +42,7 @@ def _enter(
     tokens[place] = token
 
 
-@compiled
+@inlined
 def _rank(
     scores: Floats,
     rows: Floats,
@@ -128,7 +128,7 @@ def best(  # noqa: PLR0913 - addresses and sizes
                 ends[sentence, found_beams[rank]] = values[rank]
 
 
-@compiled
+@inlined
 def _log_softmax(row: Floats, out: Floats) -> None:
     top = largest(row)
     total = np.float64(0.0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from luong.kernels.compiled import compiled, floats, nearest
+from luong.kernels.compiled import compiled, floats, inlined, nearest
 
 Floats = NDArray[np.float32]
 
@@ -19,7 +19,7 @@ _LEAST = np.float32(1e-30)  # the largest of a row of zeros
 _ZERO = np.float32(0.0)
 
 
-@compiled
+@inlined
 def _largest(row: Floats) -> np.float32:
     """The largest absolute value. As bits, those of NaN are above all others."""
     bits = np.int32(0)
@@ -28,13 +28,13 @@ def _largest(row: Floats) -> np.float32:
     return np.int32(bits).view(np.float32)
 
 
-@compiled
+@inlined
 def _divide(row: Floats, factor: np.float32, out: Floats) -> None:
     for c in range(row.shape[0]):
         out[c] = nearest(row[c] * factor)
 
 
-@compiled
+@inlined
 def _make_whole(row: Floats, out: Floats) -> np.float32:
     """Write a row as whole numbers from -63 to 63, and give what to multiply them by."""
     largest = _largest(row)
@@ -61,7 +61,7 @@ def make_whole(
         factors[row] = _make_whole(given[row], whole[row])
 
 
-@compiled
+@inlined
 def _scale(row: Floats, scale: np.float32, start: Floats) -> None:
     for c in range(row.shape[0]):
         row[c] = start[c] + row[c] * scale

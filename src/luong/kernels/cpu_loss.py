@@ -17,6 +17,7 @@ from luong.kernels.compiled import (
     exponential,
     floats,
     halves,
+    inlined,
     integers,
     largest,
     narrow,
@@ -33,7 +34,7 @@ _HALF = np.float32(0.5)
 _NOTHING = np.float32(-86.0)
 
 
-@compiled
+@inlined
 def _total(values: Floats, top: np.float32) -> np.float32:
     """The sum of e^(value - top)."""
     powers = _ZERO
@@ -42,7 +43,7 @@ def _total(values: Floats, top: np.float32) -> np.float32:
     return powers
 
 
-@compiled
+@inlined
 def _gradient(values: Floats, log_sum: np.float32, factor: np.float32, uniform: np.float32) -> None:
     for c in range(values.shape[0]):
         difference = values[c] - log_sum
@@ -50,7 +51,7 @@ def _gradient(values: Floats, log_sum: np.float32, factor: np.float32, uniform: 
         values[c] = factor * (_ZERO if difference < _NOTHING else power) - uniform
 
 
-@compiled
+@inlined
 def _sums(row: Floats, target: int, out: Floats) -> None:
     top = largest(row)
     out[0] = top + np.float32(math.log(_total(row, top)))
@@ -112,7 +113,7 @@ def gradients(
             rows[r, aims[r, 0]] += steps[r, 0]
 
 
-@compiled
+@inlined
 def _add(values: Halves, scale: np.float32, out: Floats) -> None:
     for c in range(values.shape[0]):
         out[c] += scale * wide(values[c])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from luong.kernels.compiled import compiled, exponential, floats, halves, narrow, widen
+from luong.kernels.compiled import compiled, exponential, floats, halves, inlined, narrow, widen
 
 Floats = NDArray[np.float32]
 
@@ -18,31 +18,31 @@ _TWO = np.float32(2.0)
 _MINUS_HALF = np.float32(-0.5)
 
 
-@compiled
+@inlined
 def _sigmoid(values: Floats, out: Floats) -> None:
     for c in range(values.shape[0]):
         out[c] = _ONE / (_ONE + exponential(values[c] * _MINUS_HALF))
 
 
-@compiled
+@inlined
 def _tanh(values: Floats, out: Floats) -> None:
     for c in range(values.shape[0]):
         out[c] = _ONE - _TWO / (_ONE + exponential(values[c]))
 
 
-@compiled
+@inlined
 def _combine(entry: Floats, forget: Floats, candidate: Floats, cell: Floats, out: Floats) -> None:
     for c in range(cell.shape[0]):
         out[c] = forget[c] * cell[c] + entry[c] * candidate[c]
 
 
-@compiled
+@inlined
 def _multiply(left: Floats, right: Floats, out: Floats) -> None:
     for c in range(left.shape[0]):
         out[c] = left[c] * right[c]
 
 
-@compiled
+@inlined
 def _update_row(
     gates: Floats,
     cell: Floats,
@@ -103,7 +103,7 @@ def update_only(
         _update_row(given[row], before[row], activated, squashed, hidden[row], after[row])
 
 
-@compiled
+@inlined
 def _row_gradients(  # noqa: PLR0913 - a loop vectorises over plain rows only
     entry: Floats,
     forget: Floats,

@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from luong.kernels.compiled import compiled, floats
+from luong.kernels.compiled import compiled, floats, inlined
 
 Floats = NDArray[np.float32]
 
 _ZERO = np.float32(0.0)
 
 
-@compiled
+@inlined
 def _one(weight: Floats, a: Floats) -> np.float32:
     total = _ZERO
     for c in range(weight.shape[0]):
@@ -24,7 +24,7 @@ def _one(weight: Floats, a: Floats) -> np.float32:
     return total
 
 
-@compiled
+@inlined
 def _four(
     weight: Floats, a: Floats, b: Floats, c: Floats, d: Floats
 ) -> tuple[np.float32, np.float32, np.float32, np.float32]:

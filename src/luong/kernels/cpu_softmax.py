@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from luong.kernels.compiled import compiled, exponential, flags, floats
+from luong.kernels.compiled import compiled, exponential, flags, floats, inlined
 
 Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
@@ -17,7 +17,7 @@ _LEAST = np.float32(-np.inf)
 _NOTHING = np.float32(-86.0)
 
 
-@compiled
+@inlined
 def _exponentiate(scores: Floats, allowed: Bools, top: np.float32, out: Floats) -> np.float32:
     total = _ZERO
     for s in range(scores.shape[0]):
@@ -28,13 +28,13 @@ def _exponentiate(scores: Floats, allowed: Bools, top: np.float32, out: Floats) 
     return total
 
 
-@compiled
+@inlined
 def _add(weight: np.float32, value: Floats, out: Floats) -> None:
     for c in range(value.shape[0]):
         out[c] += weight * value[c]
 
 
-@compiled
+@inlined
 def _attend(
     scores: Floats, allowed: Bools, value: Floats, weights: Floats, context: Floats
 ) -> None:

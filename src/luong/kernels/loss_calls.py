@@ -18,17 +18,15 @@ def serve(logits: Tensor) -> bool:
     return logits.dtype in (torch.float32, torch.bfloat16) and logits.is_contiguous()
 
 
-def softmax_sums(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Log-sums, logits of targets and mean logits (rows,) each of logits (rows, V)."""
+def softmax_sums(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-sums and logits of targets (rows,) each of logits (rows, V)."""
     rows, size = logits.shape
     targets = _indices(targets, rows, size)
     sums = torch.empty(rows, 2)
     given = (logits.data_ptr(), logits.dtype == torch.bfloat16, targets.data_ptr(), size)
     by_rows(rows, EXPONENTIAL * size, cpu_loss.sums, given, (sums.data_ptr(),))
     log_sum, aimed = sums.t().contiguous().unbind()
-    # Not in the loop: just compiled it adds them in another order than from the cache, and a run
-    # that is resumed would differ in the last bit of its loss.
-    return log_sum, aimed, logits.sum(-1, dtype=torch.float32) / size
+    return log_sum, aimed
 
 
 def logit_gradients(

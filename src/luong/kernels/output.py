@@ -72,7 +72,7 @@ def best_continuations(
 
 def softmax_sums(
     logits: Tensor, targets: Tensor, *, backend: str | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:
     """What a cross-entropy is made of; without derivatives.
 
     Args:
@@ -81,15 +81,15 @@ def softmax_sums(
         backend: An engine's name; None for the default.
 
     Returns:
-        Of each row log(sum of e^logit), the logit of its target, and the mean of its logits;
-        (rows,) each, in float32 at least.
+        Of each row log(sum of e^logit) and the logit of its target; (rows,) each, in float32 at
+        least.
 
     Example:
-        >>> log_sum, aimed, mean = softmax_sums(torch.zeros(1, 2), torch.tensor([1]))
+        >>> log_sum, aimed = softmax_sums(torch.zeros(1, 2), torch.tensor([1]))
         >>> (log_sum - aimed).item()  # the negative log-likelihood
         0.6931
     """
-    sums: tuple[Tensor, Tensor, Tensor] = compute("softmax_sums", logits, backend, logits, targets)
+    sums: tuple[Tensor, Tensor] = compute("softmax_sums", logits, backend, logits, targets)
     return sums
 
 
@@ -121,7 +121,7 @@ def logit_gradients(
 
     Example:
         >>> logits, targets = torch.zeros(1, 2), torch.tensor([1])
-        >>> log_sum, _, _ = softmax_sums(logits, targets)
+        >>> log_sum, _ = softmax_sums(logits, targets)
         >>> logit_gradients(logits, targets, log_sum, torch.ones(1), -torch.ones(1), 0.0)
         tensor([[ 0.5000, -0.5000]])
     """

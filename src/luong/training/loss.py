@@ -333,9 +333,9 @@ def _chunked(
         chunk = slice(start, start + rows)
         aims = targets[chunk]
         logits = multiply(states[chunk], weight, bias)
-        log_sum, aimed, mean = kernels.softmax_sums(logits, aims)
+        log_sum, aimed = kernels.softmax_sums(logits, aims)
         if smoothing:
-            spread += (log_sum - mean).sum()
+            spread += (log_sum - logits.mean(-1, dtype=wide)).sum()
         towards = torch.full_like(log_sum, smoothing - 1.0)
         if copying is None:
             likelihood += (log_sum - aimed).sum()
