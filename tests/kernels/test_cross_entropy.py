@@ -5,7 +5,7 @@ import torch
 from engines import BACKENDS
 
 from luong import kernels
-from luong.kernels import cpu_calls
+from luong.kernels import team
 
 TYPES = [torch.float32, torch.bfloat16]
 
@@ -82,8 +82,8 @@ def test_odd_numbers_come_out_and_stay_in_their_row(dtype, backend):
 def test_threads_change_no_bit(monkeypatch):
     logits, targets, factors, towards = made(30, 500)
     results = []
-    for small in (cpu_calls.SMALL, 0):
-        monkeypatch.setattr(cpu_calls, "SMALL", small)
+    for small in (team.SMALL, 0):
+        monkeypatch.setattr(team, "SMALL", small)
         sums = kernels.softmax_sums(logits, targets)
         gradient = kernels.logit_gradients(logits.clone(), targets, sums[0], factors, towards, 1e-3)
         results.append([*sums, gradient])

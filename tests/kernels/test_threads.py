@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from luong import kernels
-from luong.kernels import cpu_calls
+from luong.kernels import cpu_calls, team
 from luong.kernels.threads import share
 
 
@@ -64,14 +64,18 @@ def results(seed: int) -> list[Tensor]:
     band = kernels.local_scores(query, key, centres, 30, weight)
     dots = kernels.local_scores(query, key, centres, 30)
     context = kernels.local_context(dots, key, centres)
-    total = (scores * scores).sum() + (band * band).sum() + (context * context).sum()
+    rows = key.flatten(0, 1)
+    states = torch.cat(kernels.lstm_update(rows[:, :128], rows[:, 97:]))
+    made = [scores, band, dots, context, states]
+    total = torch.stack([(tensor * tensor).sum() for tensor in made]).sum()
     gradients = torch.autograd.grad(total, [query, key, weight])
-    return [t.detach() for t in (scores, band, dots, context, *gradients)]
+    return [tensor.detach() for tensor in (*made, *gradients)]
 
 
 @pytest.fixture
 def everything_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu_calls, "SMALL", 0)
+    monkeypatch.setattr(team, "SMALL", 0)
 
 
 @pytest.mark.usefixtures("everything_is_shared")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from collections.abc import Callable
@@ -44,14 +45,28 @@ def compiled(function: Function) -> Function:
     Args:
         function: Plain loops over C-contiguous float32 arrays.
     """
+    return cast(Function, _kept(_njit, function, nogil=True))
+
+
+def c_function(signature: Any, function: Callable[..., None]) -> Any:
+    """Compile a loop at once to a function that C can call, with an `address`; kept as well.
+
+    Args:
+        signature: In numba's types.
+        function: Plain loops or arithmetic.
+    """
+    return _kept(functools.partial(numba.cfunc, signature), function)
+
+
+def _kept(compiler: Callable[..., Any], function: Callable[..., Any], **options: Any) -> Any:
     # Numba's cache goes by a function's name and its own file alone. The digest in the name makes
     # it notice a change in any file that the function may have inlined from.
     function.__qualname__ += f"-{_SOURCES}"
-    options = {"error_model": "numpy", "nogil": True, "fastmath": FLAGS}
+    options |= {"error_model": "numpy", "fastmath": FLAGS}
     try:
-        return _njit(cache=True, **options)(function)
+        return compiler(cache=True, **options)(function)
     except RuntimeError:  # No folder for the cache: compile anew in every process.
-        return _njit(**options)(function)
+        return compiler(**options)(function)
 
 
 def inlined(function: Function) -> Function:
@@ -83,7 +98,34 @@ _pointer: Any = intrinsic(_typed_pointer)
 _array_at: Any = numba.carray  # type: ignore[attr-defined]
 
 
-# Small calls hand in addresses of tensors: a numpy array of each would take longer than the loop.
+def _unpack(_: Any, address: Any, count: Any) -> Any:
+    """Type and code of so many integers at an address."""
+    if not isinstance(count, types.IntegerLiteral):
+        return None
+    length = count.literal_value
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        integer = context.get_value_type(types.int64)
+        start = builder.inttoptr(arguments[0], integer.as_pointer())
+        places = (builder.gep(start, [integer(place)]) for place in range(length))
+        values = [builder.load(place) for place in places]
+        return context.make_tuple(builder, signature.return_type, values)
+
+    made: Any = types.UniTuple(types.int64, length)  # type: ignore[no-untyped-call]
+    return made(address, count), build
+
+
+numbers: Any = intrinsic(prefer_literal=True)(_unpack)
+"""numbers(address, count): a tuple of the int64 numbers at an address, a constant count of them."""
+
+
+@inlined
+def number(bits: int) -> np.float32:
+    """The float32 of these bits."""
+    return np.int32(bits).view(np.float32)
+
+
+# Loops are handed addresses of tensors: a numpy array of each would take longer than small loops.
 
 
 @inlined

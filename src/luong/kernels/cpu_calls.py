@@ -160,11 +160,12 @@ def lstm_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, ...]:
     """
     rows, size = cell.shape
     gates = checked(gates, rows, 4 * size, dtype=gates.dtype)
+    cell = cell.contiguous()
     kept = empty(rows, 4 * size), empty(rows, size)
     new = empty(rows, size), empty(rows, size)
-    out = tuple(_array(tensor) for tensor in (*kept, *new))
-    given = (gates.data_ptr(), gates.dtype == torch.bfloat16, _rows(cell))
-    by_rows(rows, LSTM_WORK * size, cpu_lstm.update, given, out)
+    given = (gates.data_ptr(), gates.dtype == torch.bfloat16, cell.data_ptr(), size)
+    out = [tensor.data_ptr() for tensor in (*kept, *new)]
+    cpu_lstm.update(rows, LSTM_WORK * size, *given, *out)
     return *new, *kept
 
 
@@ -177,12 +178,15 @@ def lstm_gradients(
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor]:
     """Gradients of `lstm_update` for gates, in their type, and cell."""
-    arrays = tuple(_rows(x) for x in (activated, squashed, cell, to_hidden, to_cell))
-    gradients = torch.empty_like(activated, dtype=dtype), empty(*cell.shape)
-    out = (gradients[0].data_ptr(), _array(gradients[1]))
-    given = (*arrays, dtype == torch.bfloat16)
-    by_rows(len(cell), LSTM_WORK * cell.shape[1], cpu_lstm.gradients, given, out)
-    return gradients
+    rows, size = cell.shape
+    cell = cell.contiguous()
+    to_hidden, to_cell = checked(to_hidden, rows, size), checked(to_cell, rows, size)
+    gates_gradient, cell_gradient = torch.empty_like(activated, dtype=dtype), empty(rows, size)
+    given = [x.data_ptr() for x in (activated, squashed, cell, to_hidden, to_cell)]
+    out = (gates_gradient.data_ptr(), cell_gradient.data_ptr())
+    is_narrow = dtype == torch.bfloat16
+    cpu_lstm.gradients(rows, LSTM_WORK * size, *given, is_narrow, size, *out)
+    return gates_gradient, cell_gradient
 
 
 def _gradients(

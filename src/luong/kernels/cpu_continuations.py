@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from luong.kernels.compiled import compiled, exponential, flags, floats, inlined, integers, largest
+from luong.kernels.compiled import exponential, flags, floats, inlined, integers, largest, numbers
+from luong.kernels.team import Loop
 
 Floats = NDArray[np.float32]
 
@@ -74,30 +75,18 @@ def _rank(
                     _enter(value, beam, token, values, beams, tokens)
 
 
-@compiled
-def best(  # noqa: PLR0913 - addresses and sizes
-    scores: int,
-    log_probabilities: int,
-    only_end: int,
-    never: int,
-    width: int,
-    size: int,
-    nevers: int,
-    count: int,
-    end: int,
-    first: int,
-    last: int,
-    going: int,
-    beams: int,
-    tokens: int,
-    ended: int,
-) -> None:
+@Loop
+def best(first: int, last: int, call: int) -> None:
     """How the beams of the sentences [first, last) go on, and which of them end.
 
     `scores` is the address of (n, width); so are `log_probabilities` (n * width, size), `only_end`
     (n), `never` (nevers), and of the results `going`, `beams` and `tokens` (n, count),
     and `ended` (n, width).
     """
+    (
+        scores, log_probabilities, only_end, never, width, size, nevers, count, end,
+        going, beams, tokens, ended,
+    ) = numbers(call, 13)  # fmt: skip
     before, rows = floats(scores, last, width), floats(log_probabilities, last * width, size)
     only_ends, excluded = flags(only_end, 1, last)[0], integers(never, 1, nevers)[0]
     best_scores, ends = floats(going, last, count), floats(ended, last, width)
@@ -142,12 +131,13 @@ def _log_softmax(row: Floats, out: Floats) -> None:
         out[c] = row[c] - normalizer
 
 
-@compiled
-def log_softmax(logits: int, size: int, first: int, last: int, out: int) -> None:
+@Loop
+def log_softmax(first: int, last: int, call: int) -> None:
     """The logarithms of the softmax of the rows [first, last), which differ in no other way.
 
     `logits` is the address of (rows, size); so is the result `out`.
     """
+    logits, size, out = numbers(call, 3)
     rows, logs = floats(logits, last, size), floats(out, last, size)
     for row in range(first, last):
         _log_softmax(rows[row], logs[row])

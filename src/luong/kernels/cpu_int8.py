@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from luong.kernels.compiled import compiled, floats, inlined, nearest
+from luong.kernels.compiled import floats, inlined, nearest, numbers
+from luong.kernels.team import Loop
 
 Floats = NDArray[np.float32]
 
@@ -46,15 +47,14 @@ def _make_whole(row: Floats, out: Floats) -> np.float32:
     return largest / _LEVELS
 
 
-@compiled
-def make_whole(
-    inputs: int, rows: int, size: int, first: int, last: int, out: int, scales: int
-) -> None:
+@Loop
+def make_whole(first: int, last: int, call: int) -> None:
     """Rows [first, last) as whole numbers, and what to multiply them by.
 
     `inputs` is the address of (rows, size); so are, of the results, `out` (rows, size), in
     float32, and `scales` (rows).
     """
+    inputs, rows, size, out, scales = numbers(call, 5)
     given, whole = floats(inputs, rows, size), floats(out, rows, size)
     factors = floats(scales, 1, rows)[0]
     for row in range(first, last):
@@ -67,15 +67,14 @@ def _scale(row: Floats, scale: np.float32, start: Floats) -> None:
         row[c] = start[c] + row[c] * scale
 
 
-@compiled
-def scale_back(
-    products: int, scales: int, start: int, outputs: int, start_rows: int, first: int, last: int
-) -> None:
+@Loop
+def scale_back(first: int, last: int, call: int) -> None:
     """Multiply rows [first, last) by their scales, and add a start, in place.
 
     `products` is the address of (rows, outputs); so are `scales` (rows) and `start` (start_rows,
     outputs), which has a row for each, or one for all, or none.
     """
+    products, scales, start, outputs, start_rows = numbers(call, 5)
     rows, factors = floats(products, last, outputs), floats(scales, 1, last)[0]
     added = floats(start, start_rows, outputs)
     none = np.zeros(0 if start_rows else outputs, np.float32)

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luong.kernels.compiled import (
-    compiled,
     exponential,
     floats,
     halves,
@@ -21,9 +20,12 @@ from luong.kernels.compiled import (
     integers,
     largest,
     narrow,
+    number,
+    numbers,
     wide,
     widen,
 )
+from luong.kernels.team import Loop
 
 Floats = NDArray[np.float32]
 Halves = NDArray[np.uint16]
@@ -58,15 +60,14 @@ def _sums(row: Floats, target: int, out: Floats) -> None:
     out[1] = row[target]
 
 
-@compiled
-def sums(
-    logits: int, is_narrow: bool, targets: int, size: int, first: int, last: int, out: int
-) -> None:
+@Loop
+def sums(first: int, last: int, call: int) -> None:
     """Rows [first, last): log of the sum of exponentials, and the target's logit.
 
     `logits` is the address of (rows, V), of bfloat16 if `is_narrow`; so is `targets` of (rows), and
     `out` of (rows, 2).
     """
+    logits, is_narrow, targets, size, out = numbers(call, 5)
     aims, results = integers(targets, last, 1), floats(out, last, 2)
     if is_narrow:
         given, row = halves(logits, last, size), np.empty(size, np.float32)
@@ -79,24 +80,14 @@ def sums(
             _sums(rows[r], aims[r, 0], results[r])
 
 
-@compiled
-def gradients(
-    logits: int,
-    is_narrow: bool,
-    targets: int,
-    log_sums: int,
-    factors: int,
-    towards: int,
-    uniform: float,
-    size: int,
-    first: int,
-    last: int,
-) -> None:
+@Loop
+def gradients(first: int, last: int, call: int) -> None:
     """Rows [first, last): factor * softmax - uniform, and `towards` at the target, in place.
 
     Addresses as in `sums`; log-sums, factors and `towards` are (rows).
     """
-    aims, rests = integers(targets, last, 1), np.float32(uniform)
+    logits, is_narrow, targets, log_sums, factors, towards, uniform, size = numbers(call, 8)
+    aims, rests = integers(targets, last, 1), number(uniform)
     sums_, scales = floats(log_sums, last, 1), floats(factors, last, 1)
     steps = floats(towards, last, 1)
     if is_narrow:
@@ -119,10 +110,11 @@ def _add(values: Halves, scale: np.float32, out: Floats) -> None:
         out[c] += scale * wide(values[c])
 
 
-@compiled
-def add_scaled(values: int, scale: float, size: int, first: int, last: int, out: int) -> None:
+@Loop
+def add_scaled(first: int, last: int, call: int) -> None:
     """Rows [first, last): scale times values (rows, size) in bfloat16, added to float32 ones."""
+    values, scale, size, out = numbers(call, 4)
     given, totals = halves(values, last, size), floats(out, last, size)
-    factor = np.float32(scale)
+    factor = number(scale)
     for r in range(first, last):
         _add(given[r], factor, totals[r])

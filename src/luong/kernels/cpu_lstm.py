@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from luong.kernels.compiled import compiled, exponential, floats, halves, inlined, narrow, widen
+from luong.kernels.compiled import exponential, floats, halves, inlined, narrow, numbers, widen
+from luong.kernels.team import Loop
 
 Floats = NDArray[np.float32]
 
@@ -61,41 +62,33 @@ def _update_row(
     _multiply(a[3 * size :], squashed, new_hidden)
 
 
-@compiled
-def update(
-    gates: int,
-    is_narrow: bool,
-    cell: Floats,
-    first: int,
-    last: int,
-    activated: Floats,
-    squashed: Floats,
-    new_hidden: Floats,
-    new_cell: Floats,
-) -> None:
+@Loop
+def update(first: int, last: int, call: int) -> None:
     """Rows [first, last): the new hidden state and cell.
 
-    `gates` is the address of (rows, 4H), of bfloat16 if `is_narrow`. What the backward wants is
-    kept: the gates after their functions in `activated`, and tanh(new cell) in `squashed`.
+    `gates` is the address of (rows, 4H), of bfloat16 if `is_narrow`; so are the others, of
+    (rows, H). What the backward wants is kept: the gates after their functions in `activated`
+    (rows, 4H), and tanh(new cell) in `squashed`.
     """
-    size = activated.shape[1]
-    wide_rows, narrow_rows = floats(gates, last, size), halves(gates, last, size)
-    row_gates = np.empty(size, np.float32)
+    gates, is_narrow, cell, size, activated, squashed, new_hidden, new_cell = numbers(call, 8)
+    wide_rows, narrow_rows = floats(gates, last, 4 * size), halves(gates, last, 4 * size)
+    before, after = floats(cell, last, size), floats(new_cell, last, size)
+    acts, squashes = floats(activated, last, 4 * size), floats(squashed, last, size)
+    hidden, row_gates = floats(new_hidden, last, size), np.empty(4 * size, np.float32)
     for row in range(first, last):
         if is_narrow:
             widen(narrow_rows[row], row_gates)
         given = row_gates if is_narrow else wide_rows[row]
-        _update_row(given, cell[row], activated[row], squashed[row], new_hidden[row], new_cell[row])
+        _update_row(given, before[row], acts[row], squashes[row], hidden[row], after[row])
 
 
-@compiled
-def update_only(
-    gates: int, cell: int, size: int, first: int, last: int, new_hidden: int, new_cell: int
-) -> None:
+@Loop
+def update_only(first: int, last: int, call: int) -> None:
     """The same where nothing need be kept.
 
     `gates` is the address of (rows, 4H); so are the others, of (rows, H).
     """
+    gates, cell, size, new_hidden, new_cell = numbers(call, 5)
     activated, squashed = np.empty(4 * size, np.float32), np.empty(size, np.float32)
     given, before = floats(gates, last, 4 * size), floats(cell, last, size)
     hidden, after = floats(new_hidden, last, size), floats(new_cell, last, size)
@@ -133,46 +126,39 @@ def _row_gradients(  # noqa: PLR0913 - a loop vectorises over plain rows only
         cell_gradient[c] = d * f
 
 
-@compiled
-def gradients(
-    activated: Floats,
-    squashed: Floats,
-    cell: Floats,
-    to_hidden: Floats,
-    to_cell: Floats,
-    is_narrow: bool,
-    first: int,
-    last: int,
-    gates_gradient: int,
-    cell_gradient: Floats,
-) -> None:
+@Loop
+def gradients(first: int, last: int, call: int) -> None:
     """Rows [first, last): gradients for the gates and for the cell before the update.
 
-    `gates_gradient` is an address as in `update`.
+    Addresses as in `update`, whose gates are of the type of `gates_gradient`.
     """
-    size, width = cell.shape[1], activated.shape[1]
-    wide_rows, narrow_rows = (
-        floats(gates_gradient, last, width),
-        halves(gates_gradient, last, width),
-    )
-    row_gradient = np.empty(width, np.float32)
+    (
+        activated, squashed, cell, to_hidden, to_cell, is_narrow, size,
+        gates_gradient, cell_gradient,
+    ) = numbers(call, 9)  # fmt: skip
+    wide_rows = floats(gates_gradient, last, 4 * size)
+    narrow_rows = halves(gates_gradient, last, 4 * size)
+    acts, squashes = floats(activated, last, 4 * size), floats(squashed, last, size)
+    before, to_before = floats(cell, last, size), floats(cell_gradient, last, size)
+    to_hiddens, to_cells = floats(to_hidden, last, size), floats(to_cell, last, size)
+    row_gradient = np.empty(4 * size, np.float32)
     for row in range(first, last):
-        a = activated[row]
+        a = acts[row]
         out = row_gradient if is_narrow else wide_rows[row]
         _row_gradients(
             a[:size],
             a[size : 2 * size],
             a[2 * size : 3 * size],
             a[3 * size :],
-            squashed[row],
-            cell[row],
-            to_hidden[row],
-            to_cell[row],
+            squashes[row],
+            before[row],
+            to_hiddens[row],
+            to_cells[row],
             out[:size],
             out[size : 2 * size],
             out[2 * size : 3 * size],
             out[3 * size :],
-            cell_gradient[row],
+            to_before[row],
         )
         if is_narrow:
             narrow(row_gradient, narrow_rows[row])

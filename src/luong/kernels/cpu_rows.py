@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from luong.kernels.compiled import compiled, floats, inlined
+from luong.kernels.compiled import floats, inlined, numbers
+from luong.kernels.team import Loop
 
 Floats = NDArray[np.float32]
 
@@ -38,24 +39,14 @@ def _four(
     return first, second, third, fourth
 
 
-@compiled
-def multiply(
-    inputs: int,
-    weight: int,
-    start: int,
-    rows: int,
-    size: int,
-    outputs: int,
-    start_rows: int,
-    first: int,
-    last: int,
-    out: int,
-) -> None:
+@Loop
+def multiply(first: int, last: int, call: int) -> None:
     """Outputs [first, last) of inputs W^T plus a start.
 
     `inputs` is the address of (rows, size); so are `weight` (outputs, size), `out` (rows, outputs),
     and `start` (start_rows, outputs), which has a row for each, or one for all, or none.
     """
+    inputs, weight, start, rows, size, outputs, start_rows, out = numbers(call, 8)
     x, w = floats(inputs, rows, size), floats(weight, outputs, size)
     added, y = floats(start, start_rows, outputs), floats(out, rows, outputs)
     fours = rows - rows % 4

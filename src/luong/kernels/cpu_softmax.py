@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from luong.kernels.compiled import compiled, exponential, flags, floats, inlined
+from luong.kernels.compiled import exponential, flags, floats, inlined, numbers
+from luong.kernels.team import Loop
 
 Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
@@ -51,25 +52,14 @@ def _attend(
             _add(weights[s], value[s], context)
 
 
-@compiled
-def attend(
-    scores: int,
-    value: int,
-    mask: int,
-    steps: int,
-    source: int,
-    size: int,
-    mask_steps: int,
-    first: int,
-    last: int,
-    weights: int,
-    context: int,
-) -> None:
+@Loop
+def attend(first: int, last: int, call: int) -> None:
     """Weights and context of the query rows [first, last), `steps` of them for each source.
 
     `scores` is the address of (B, T, S); so are `value` (B, S, v), the mask (B, T or 1, S), and of
     the results `weights` (B, T, S) and `context` (B, T, v).
     """
+    scores, value, mask, steps, source, size, mask_steps, weights, context = numbers(call, 9)
     batch = -(-last // steps)
     given, made = floats(scores, last, source), floats(weights, last, source)
     values, contexts = floats(value, batch * source, size), floats(context, last, size)

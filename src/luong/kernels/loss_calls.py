@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from luong.kernels import cpu_loss
-from luong.kernels.cpu_calls import by_rows, checked
+from luong.kernels.cpu_calls import checked
 from luong.kernels.small_calls import EXPONENTIAL
+from luong.kernels.team import bits
 
 
 def serve(logits: Tensor) -> bool:
@@ -24,7 +25,7 @@ def softmax_sums(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     targets = _indices(targets, rows, size)
     sums = torch.empty(rows, 2)
     given = (logits.data_ptr(), logits.dtype == torch.bfloat16, targets.data_ptr(), size)
-    by_rows(rows, EXPONENTIAL * size, cpu_loss.sums, given, (sums.data_ptr(),))
+    cpu_loss.sums(rows, EXPONENTIAL * size, *given, sums.data_ptr())
     log_sum, aimed = sums.t().contiguous().unbind()
     return log_sum, aimed
 
@@ -43,8 +44,7 @@ def logit_gradients(
     parts = [checked(part, rows) for part in (log_sum, factors, towards)]
     given = (logits.data_ptr(), logits.dtype == torch.bfloat16, targets.data_ptr())
     addresses = tuple(part.data_ptr() for part in parts)
-    arguments = (*given, *addresses, float(uniform), size)
-    by_rows(rows, EXPONENTIAL * size, cpu_loss.gradients, arguments, ())
+    cpu_loss.gradients(rows, EXPONENTIAL * size, *given, *addresses, bits(uniform), size)
     return logits
 
 
@@ -54,8 +54,7 @@ def add_scaled(total: Tensor, values: Tensor, scale: float) -> Tensor:
     if not total.is_contiguous():
         raise ValueError("a sum was given whose rows do not lie one after the other.")
     values = checked(values, rows, size, dtype=torch.bfloat16)
-    given = (values.data_ptr(), float(scale), size)
-    by_rows(rows, size, cpu_loss.add_scaled, given, (total.data_ptr(),))
+    cpu_loss.add_scaled(rows, size, values.data_ptr(), bits(scale), size, total.data_ptr())
     return total
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from luong.kernels import cpu_continuations, cpu_int8, cpu_lstm, cpu_rows, cpu_softmax
-from luong.kernels.cpu_calls import LSTM_WORK, by_rows, checked
+from luong.kernels.cpu_calls import LSTM_WORK, checked
 
 # What an exponential takes, in terms of a sum.
 EXPONENTIAL = 8
@@ -38,7 +38,7 @@ def softmax_context(scores: Tensor, value: Tensor, mask: Tensor) -> tuple[Tensor
     given = (scores.data_ptr(), value.data_ptr(), mask.data_ptr())
     sizes = (steps, source, size, mask_steps)
     out = (weights.data_ptr(), context.data_ptr())
-    by_rows(batch * steps, source * size, cpu_softmax.attend, (*given, *sizes), out)
+    cpu_softmax.attend(batch * steps, source * size, *given, *sizes, *out)
     return context, weights
 
 
@@ -51,7 +51,7 @@ def few_rows_product(inputs: Tensor, weight: Tensor, start: Tensor | None) -> Te
     product = torch.empty(rows, outputs)
     given = (inputs.data_ptr(), weight.data_ptr(), start.data_ptr(), rows, size)
     sizes = (outputs, start.shape[0])
-    by_rows(outputs, rows * size, cpu_rows.multiply, (*given, *sizes), (product.data_ptr(),))
+    cpu_rows.multiply(outputs, rows * size, *given, *sizes, product.data_ptr())
     return product
 
 
@@ -61,11 +61,11 @@ def int8_product(inputs: Tensor, packed: object, outputs: int, start: Tensor | N
     inputs, start = checked(inputs, rows, size), _start(start, rows, outputs)
     whole, scales = torch.empty_like(inputs), torch.empty(rows)
     given, made = (inputs.data_ptr(), rows, size), (whole.data_ptr(), scales.data_ptr())
-    by_rows(rows, size, cpu_int8.make_whole, given, made)
+    cpu_int8.make_whole(rows, size, *given, *made)
     # Whole numbers stay what they are with the scale 1 and any zero.
     product: Tensor = _MULTIPLY(whole, 1.0, 64, packed)
     read = (product.data_ptr(), scales.data_ptr(), start.data_ptr(), outputs, start.shape[0])
-    by_rows(rows, outputs, cpu_int8.scale_back, read, ())
+    cpu_int8.scale_back(rows, outputs, *read)
     return product
 
 
@@ -76,7 +76,7 @@ def lstm_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     hidden, new_cell = torch.empty(rows, size), torch.empty(rows, size)
     given = (gates.data_ptr(), cell.data_ptr(), size)
     out = (hidden.data_ptr(), new_cell.data_ptr())
-    by_rows(rows, LSTM_WORK * size, cpu_lstm.update_only, given, out)
+    cpu_lstm.update_only(rows, LSTM_WORK * size, *given, *out)
     return hidden, new_cell
 
 
@@ -85,9 +85,8 @@ def log_softmax(logits: Tensor) -> Tensor:
     rows, size = logits.shape
     logits = logits.contiguous()
     logs = torch.empty(rows, size)
-    given = (logits.data_ptr(), size)
     work = EXPONENTIAL * size
-    by_rows(rows, work, cpu_continuations.log_softmax, given, (logs.data_ptr(),))
+    cpu_continuations.log_softmax(rows, work, logits.data_ptr(), size, logs.data_ptr())
     return logs
 
 
@@ -111,7 +110,7 @@ def best_continuations(
     given = (scores.data_ptr(), logs.data_ptr(), only_end.data_ptr(), excluded.data_ptr())
     sizes = (width, size, len(never), count, end)
     out = (going.data_ptr(), beams.data_ptr(), tokens.data_ptr(), ended.data_ptr())
-    by_rows(sentences, width * size, cpu_continuations.best, (*given, *sizes), out)
+    cpu_continuations.best(sentences, width * size, *given, *sizes, *out)
     return going, beams, tokens, ended
 
 
