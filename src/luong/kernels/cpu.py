@@ -10,7 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from luong.kernels import cpu_calls, cross_entropy, loss_calls, operators, reference, small_calls
+from luong.kernels import (
+    cpu_calls,
+    cross_entropy,
+    dot_calls,
+    loss_calls,
+    operators,
+    reference,
+    sdpa,
+    small_calls,
+)
 from luong.kernels.continuations import Continuations
 from luong.kernels.cpu_additive import padded
 from luong.kernels.leading import broadcast, folded
@@ -21,7 +30,7 @@ from luong.kernels.reference import (
     dot_scores,
     global_context,
 )
-from luong.kernels.sdpa import FEW_QUERIES, dot_attention
+from luong.kernels.sdpa import FEW_QUERIES
 
 __all__ = [
     "add_scaled",
@@ -48,6 +57,20 @@ def prepare_keys(key: Tensor) -> PreparedKeys:
     """See `luong.kernels.prepare_keys`. The gradient goes to the key, past its exponentials."""
     key = at_least_float32(key)
     return PreparedKeys(key, *_exponentials(key))
+
+
+def dot_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    """See `luong.kernels.dot_attention`."""
+    if query.shape[-2] >= FEW_QUERIES or operators.traced(query):
+        return sdpa.dot_attention(query, key, value, mask)
+    query, key, value = (at_least_float32(tensor) for tensor in (query, key, value))
+    if not dot_calls.serve(query, key, value, mask):
+        return reference.dot_attention(query, key, value, mask)
+    if not (torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))):
+        return dot_calls.attend(query, key, value, mask)[0]
+    compute: Any = operators.FewQueriesAttention.apply
+    context: Tensor = compute(query, key, value, mask)
+    return context
 
 
 def additive_scores(query: Tensor, key: Tensor | PreparedKeys, weight: Tensor) -> Tensor:

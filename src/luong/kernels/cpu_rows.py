@@ -18,7 +18,8 @@ _ZERO = np.float32(0.0)
 
 
 @inlined
-def _one(weight: Floats, a: Floats) -> np.float32:
+def dot(weight: Floats, a: Floats) -> np.float32:
+    """The dot product of two rows."""
     total = _ZERO
     for c in range(weight.shape[0]):
         total += weight[c] * a[c]
@@ -56,7 +57,7 @@ def multiply(first: int, last: int, call: int) -> None:
                 w[output], x[row], x[row + 1], x[row + 2], x[row + 3]
             )
         for row in range(fours, rows):
-            y[row, output] = _one(w[output], x[row])
+            y[row, output] = dot(w[output], x[row])
         if start_rows:
             for row in range(rows):
                 y[row, output] += added[min(row, start_rows - 1), output]

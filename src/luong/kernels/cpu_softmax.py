@@ -30,15 +30,17 @@ def _exponentiate(scores: Floats, allowed: Bools, top: np.float32, out: Floats) 
 
 
 @inlined
-def _add(weight: np.float32, value: Floats, out: Floats) -> None:
+def add_multiple(weight: np.float32, value: Floats, out: Floats) -> None:
+    """Add weight * value to a row."""
     for c in range(value.shape[0]):
         out[c] += weight * value[c]
 
 
 @inlined
-def _attend(
+def attend_row(
     scores: Floats, allowed: Bools, value: Floats, weights: Floats, context: Floats
 ) -> None:
+    """Weights (S) and context (v) of the scores (S) of one query."""
     top = _LEAST
     for s in range(scores.shape[0]):
         # A NaN is never greater; it comes out by its own exponential.
@@ -49,7 +51,7 @@ def _attend(
     for s in range(scores.shape[0]):
         if allowed[s]:
             weights[s] /= total
-            _add(weights[s], value[s], context)
+            add_multiple(weights[s], value[s], context)
 
 
 @Loop
@@ -68,4 +70,4 @@ def attend(first: int, last: int, call: int) -> None:
         sentence, step = divmod(row, steps)
         seen = allowed[sentence * mask_steps + min(step, mask_steps - 1)]
         own = values[sentence * source : (sentence + 1) * source]
-        _attend(given[row], seen, own, made[row], contexts[row])
+        attend_row(given[row], seen, own, made[row], contexts[row])

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from luong.kernels import cpu_calls, reference
+from luong.kernels import cpu_calls, dot_calls, reference
 from luong.kernels.cpu_additive import padded
 
 Gradients = tuple[Tensor | None, ...]
@@ -115,6 +115,26 @@ class BandSpread(torch.autograd.Function):
     def backward(ctx: Any, incoming: Tensor) -> Gradients:
         """Dot products for the weights, and sums for the rows."""
         return _band_spread_backward(ctx, incoming, BandDot.apply, BandSum.apply)
+
+
+class FewQueriesAttention(torch.autograd.Function):
+    """Dot-product attention (B, T, v) of few queries; the mask is (B, T or 1, S)."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+        """Keep the weights."""
+        context, weights = dot_calls.attend(query, key, value, mask)
+        ctx.save_for_backward(query, key, value, mask, weights)
+        return context
+
+    @staticmethod
+    def backward(ctx: Any, incoming: Tensor) -> Gradients:
+        """One pass over keys and values."""
+        query, key, value, mask, weights = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            context = reference.dot_attention(query, key, value, mask)
+            return *reference.differentiable(context, (query, key, value), incoming), None
+        return *dot_calls.gradients(incoming, query, key, value, mask, weights), None
 
 
 class LSTMUpdate(torch.autograd.Function):
