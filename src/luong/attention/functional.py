@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 
 import torch
 from torch import Tensor
@@ -48,14 +49,18 @@ def prepare(
     # Zeros in place of what takes no part: 0 * NaN would still be NaN, in the context and in the
     # gradients. What may be attended but is not finite is only known to matter once a call says
     # which rows see it, so the memory remembers where it stood.
-    broken = allowed & ~(keys.isfinite().all(-1) & values.isfinite().all(-1))
-    hidden = ~(allowed & ~broken).unsqueeze(-1)
+    broken, seen = None, allowed
+    if not _known_finite(keys, values):
+        broken = allowed & ~(keys.isfinite().all(-1) & values.isfinite().all(-1))
+        seen = allowed & ~broken
+    hidden = ~seen.unsqueeze(-1)
+    filled = keys.masked_fill(hidden, 0.0)
     return Memory(
-        score.prepare(keys.masked_fill(hidden, 0.0)),
-        values.masked_fill(hidden, 0.0),
+        score.prepare(filled),
+        filled if values is keys else values.masked_fill(hidden, 0.0),
         allowed,
         lengths,
-        None if _known_whole(broken) else broken,
+        broken,
     )
 
 
@@ -204,11 +209,15 @@ def _weighed(
     return kernels.global_context(functional.dropout(weights, dropout), values), weights
 
 
-def _known_whole(broken: Tensor) -> bool:
-    """Whether nothing is broken, as far as one may look: a step that need not ask is cheaper."""
+def _known_finite(keys: Tensor, values: Tensor) -> bool:
+    """Whether all is finite, as far as one may look: what is broken need not be looked for then."""
     # On other devices the look would wait for the device, and what traces cannot look at all.
-    plain = type(broken) is Tensor and broken.is_cpu and not torch.compiler.is_compiling()
-    return plain and plain_torch() is None and not bool(broken.any())
+    plain = type(keys) is Tensor and keys.is_cpu and not torch.compiler.is_compiling()
+    if not plain or plain_torch() is not None:
+        return False
+    # A sum of what is not finite never is; one that overflows only costs a closer look.
+    tensors = (keys,) if values is keys else (keys, values)
+    return all(math.isfinite(tensor.detach().sum().item()) for tensor in tensors)
 
 
 def _broken_where_seen(rows: Tensor, broken: Tensor | None, allowed: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from luong.kernels.dispatch import (
     use_backend,
 )
 from luong.kernels.output import (
-    add_scaled,
+    accumulate,
     best_continuations,
     log_softmax,
     logit_gradients,
@@ -38,7 +38,7 @@ __all__ = [
     "Backend",
     "Continuations",
     "PreparedKeys",
-    "add_scaled",
+    "accumulate",
     "additive_attention",
     "additive_scores",
     "best_continuations",

@@ -33,7 +33,7 @@ from luong.kernels.reference import (
 from luong.kernels.sdpa import FEW_QUERIES
 
 __all__ = [
-    "add_scaled",
+    "accumulate",
     "additive_attention",
     "additive_scores",
     "best_continuations",
@@ -245,12 +245,12 @@ def logit_gradients(
     return loss_calls.logit_gradients(*arguments)
 
 
-def add_scaled(total: Tensor, values: Tensor, scale: float) -> Tensor:
-    """See `luong.kernels.add_scaled`."""
+def accumulate(total: Tensor, values: Tensor) -> Tensor:
+    """See `luong.kernels.accumulate`."""
     narrow = values.dtype == torch.bfloat16 and total.dtype == torch.float32
     if not narrow or values.dim() != 2 or operators.traced(values):
-        return cross_entropy.add_scaled(total, values, scale)
-    return loss_calls.add_scaled(total, values, scale)
+        return cross_entropy.accumulate(total, values)
+    return loss_calls.accumulate(total, values)
 
 
 def few_rows_product(inputs: Tensor, weight: Tensor, start: Tensor | None) -> Tensor:

@@ -105,16 +105,15 @@ def gradients(first: int, last: int, call: int) -> None:
 
 
 @inlined
-def _add(values: Halves, scale: np.float32, out: Floats) -> None:
+def _add(values: Halves, out: Floats) -> None:
     for c in range(values.shape[0]):
-        out[c] += scale * wide(values[c])
+        out[c] += wide(values[c])
 
 
 @Loop
-def add_scaled(first: int, last: int, call: int) -> None:
-    """Rows [first, last): scale times values (rows, size) in bfloat16, added to float32 ones."""
-    values, scale, size, out = numbers(call, 4)
+def accumulate(first: int, last: int, call: int) -> None:
+    """Values (rows, size) in bfloat16 added to float32 ones, rows [first, last)."""
+    values, size, out = numbers(call, 3)
     given, totals = halves(values, last, size), floats(out, last, size)
-    factor = number(scale)
     for r in range(first, last):
-        _add(given[r], factor, totals[r])
+        _add(given[r], totals[r])

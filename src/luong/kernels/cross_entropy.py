@@ -28,6 +28,6 @@ def logit_gradients(
     return logits.copy_(gradient)
 
 
-def add_scaled(total: Tensor, values: Tensor, scale: float) -> Tensor:
-    """See `luong.kernels.add_scaled`."""
-    return total.add_(values, alpha=scale)
+def accumulate(total: Tensor, values: Tensor) -> Tensor:
+    """See `luong.kernels.accumulate`."""
+    return total.add_(values)

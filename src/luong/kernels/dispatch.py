@@ -42,7 +42,7 @@ OPERATIONS = (
     "log_softmax",
     "softmax_sums",
     "logit_gradients",
-    "add_scaled",
+    "accumulate",
     "best_continuations",
 )
 

@@ -48,13 +48,13 @@ def logit_gradients(
     return logits
 
 
-def add_scaled(total: Tensor, values: Tensor, scale: float) -> Tensor:
-    """`total` (rows, columns) plus a multiple of values in bfloat16."""
+def accumulate(total: Tensor, values: Tensor) -> Tensor:
+    """`total` (rows, columns) plus values in bfloat16."""
     rows, size = total.shape
     if not total.is_contiguous():
         raise ValueError("a sum was given whose rows do not lie one after the other.")
     values = checked(values, rows, size, dtype=torch.bfloat16)
-    cpu_loss.add_scaled(rows, size, values.data_ptr(), bits(scale), size, total.data_ptr())
+    cpu_loss.accumulate(rows, size, values.data_ptr(), size, total.data_ptr())
     return total
 
 

@@ -130,20 +130,17 @@ def logit_gradients(
     return gradient
 
 
-def add_scaled(
-    total: Tensor, values: Tensor, scale: float, *, backend: str | None = None
-) -> Tensor:
-    """Add a multiple of values in a narrower type, in one pass over both.
+def accumulate(total: Tensor, values: Tensor, *, backend: str | None = None) -> Tensor:
+    """Add values in a narrower type, in one pass over both.
 
     Args:
         total: (rows, columns), contiguous; changed in place.
         values: Of the same shape.
-        scale: What they are multiplied by.
         backend: An engine's name; None for the default.
 
     Example:
-        >>> add_scaled(torch.ones(1, 2), torch.ones(1, 2, dtype=torch.bfloat16), 2.0)
-        tensor([[3., 3.]])
+        >>> accumulate(torch.ones(1, 2), torch.ones(1, 2, dtype=torch.bfloat16))
+        tensor([[2., 2.]])
     """
-    result: Tensor = compute("add_scaled", values, backend, total, values, scale)
+    result: Tensor = compute("accumulate", values, backend, total, values)
     return result

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from luong.kernels.continuations import best_continuations as best_continuations
-from luong.kernels.cross_entropy import add_scaled as add_scaled
+from luong.kernels.cross_entropy import accumulate as accumulate
 from luong.kernels.cross_entropy import logit_gradients as logit_gradients
 from luong.kernels.cross_entropy import softmax_sums as softmax_sums
 from luong.kernels.leading import broadcast

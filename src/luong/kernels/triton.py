@@ -12,7 +12,7 @@ from torch import Tensor
 
 from luong.kernels import operators, triton_operators
 from luong.kernels.continuations import best_continuations
-from luong.kernels.cross_entropy import add_scaled, logit_gradients, softmax_sums
+from luong.kernels.cross_entropy import accumulate, logit_gradients, softmax_sums
 from luong.kernels.leading import broadcast, folded
 from luong.kernels.prepared import PreparedKeys
 from luong.kernels.reference import (
@@ -31,7 +31,7 @@ from luong.kernels.triton_additive import parts, prepare
 from luong.kernels.triton_attention import AdditiveAttention
 
 __all__ = [
-    "add_scaled",
+    "accumulate",
     "additive_attention",
     "additive_scores",
     "best_continuations",

@@ -299,19 +299,19 @@ class _Gradients:
     def add(self, chunk: slice, logits: Tensor, states: Tensor, weight: Tensor) -> None:
         """Add what the gradient of a chunk's logits gives."""
         if self.bias is not None:
-            self.bias.add_(logits.sum(0), alpha=self.scale)
+            # A product is a faster sum of columns.
+            self.bias += (logits.new_ones(1, len(logits)) @ logits).squeeze(0)
         if self.states is not None:
-            self.states[chunk] = (logits @ weight).mul_(self.scale)
-        if self.weight is not None and self.weight.dtype == weight.dtype:
-            beta = 1.0 if chunk.start else 0.0
-            self.weight.addmm_(logits.t(), states, beta=beta, alpha=self.scale)
-        elif self.weight is not None:
+            self.states[chunk] = logits @ weight
+        if self.weight is None:
+            return
+        if self.weight.dtype == weight.dtype:
+            self.weight.addmm_(logits.t(), states, beta=1.0 if chunk.start else 0.0)
+        elif chunk.start:
             # Summed in float32: rounding after each of many chunks would add up.
-            product = logits.t() @ states
-            if chunk.start:
-                kernels.add_scaled(self.weight, product, self.scale)
-            else:
-                torch.mul(product, self.scale, out=self.weight)
+            kernels.accumulate(self.weight, logits.t() @ states)
+        else:
+            self.weight.copy_(logits.t() @ states)
 
 
 def _chunked(
@@ -351,7 +351,10 @@ def _chunked(
             towards *= share
         if gradients.any:
             # The whole of what is wanted of a word is spread over all of them by softmax.
-            factors = smoothing - towards
-            kernels.logit_gradients(logits, aims, log_sum, factors, towards, uniform)
+            factors = gradients.scale * (smoothing - towards)
+            steps = gradients.scale * towards
+            kernels.logit_gradients(
+                logits, aims, log_sum, factors, steps, gradients.scale * uniform
+            )
             gradients.add(chunk, logits, states[chunk], weight)
     return (1.0 - smoothing) * likelihood + smoothing * spread, likelihood
