@@ -143,7 +143,7 @@ class Comparison:
         """The quality of beam search on the validation lines after every so many updates.
 
         With the processor time until then: one thread each, so that other work changes little.
-        What a toolkit validates by itself is in it, and this search is not.
+        Neither this search is in it, nor what a toolkit validates by itself.
         """
         arguments, search = self.arguments, Search(5, 32, "val")
         for toolkit in self.toolkits:
@@ -163,7 +163,8 @@ class Comparison:
                 log, _ = run(toolkit, toolkit.translate(search, output), toolkit.run / "val.log")
                 quality = self._quality(toolkit, search, output, log)
                 row = {"toolkit": toolkit.name, "updates": number * arguments.every}
-                row |= {"processor_seconds": seconds, "threads": toolkit.threads}
+                training = seconds - toolkit.validating(number)
+                row |= {"processor_seconds": training, "threads": toolkit.threads}
                 self._add("reaching", {**row, "bleu": quality["bleu"]})
                 if quality["bleu"] >= arguments.bleu:
                     break

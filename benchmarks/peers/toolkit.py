@@ -112,6 +112,10 @@ class Toolkit:
         """What a training with `every` has kept so far, oldest first."""
         raise NotImplementedError(f"{self.name} keeps no checkpoints here")
 
+    def validating(self, number: int) -> float:
+        """Seconds that a training has spent on validations until its checkpoint of this number."""
+        return 0.0
+
     def done(self, updates: int) -> bool:
         """Whether a training that goes on by itself may be interrupted."""
         return False

@@ -88,6 +88,9 @@ class Luong(Toolkit):
                 shutil.copytree(self.model, paths[-1], ignore=shutil.ignore_patterns("state"))
         return paths
 
+    def validating(self, number: int) -> float:
+        return float(self._rows("validation")[number - 1]["validating_seconds"])
+
     def translate(self, search: Search, output: Path) -> Command:
         model = self.checkpoint or self.work / "runs" / Luong.name / "model"
         words = [self.program("python"), str(HERE / "translator.py"), self.kind, str(model)]

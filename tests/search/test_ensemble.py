@@ -85,6 +85,11 @@ def test_a_list_of_one_folder_is_that_folder(trained: Path) -> None:
     assert Translator([folder]).folder is folder
 
 
+def test_a_path_is_answered_by_how_to_load_it() -> None:
+    with pytest.raises(TypeError, match=r"luong\.load\('runs/de-en'\)"):
+        Translator("runs/de-en")  # type: ignore[arg-type]
+
+
 def test_batch_mates_do_not_matter(trained: Path, second: Path) -> None:
     translator = luong.load([trained, second])
     alone = [translator.translate(line) for line in LINES]

@@ -16,7 +16,13 @@ from luong.training.loss import classification_loss
 from luong.training.page import write_run_page
 from luong.training.report import read_metrics
 
-TIMED = {"seconds", "source_tokens_per_second", "target_tokens_per_second", "wait_share"}
+TIMED = {
+    "seconds",
+    "validating_seconds",
+    "source_tokens_per_second",
+    "target_tokens_per_second",
+    "wait_share",
+}
 
 
 def rows(folder):

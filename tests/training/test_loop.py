@@ -31,7 +31,8 @@ TRAINING_KEYS = {
     "wait_share",
 }
 VALIDATION_KEYS = {
-    *("kind", "step", "epoch", "seconds", "loss", "perplexity", "bleu", "chrf", "exact_match")
+    *("kind", "step", "epoch", "seconds", "validating_seconds", "loss", "perplexity", "bleu"),
+    *("chrf", "exact_match"),
 }
 
 
@@ -86,6 +87,8 @@ def test_validation_takes_no_part_in_the_speed(toy_config, console, clock, monke
     first, second = [row for row in read_metrics(config.output) if row["kind"] == "train"]
     assert second["target_tokens_per_second"] == first["target_tokens_per_second"]
     assert second["seconds"] - first["seconds"] > 100
+    validations = [row for row in read_metrics(config.output) if row["kind"] == "validation"]
+    assert [row["validating_seconds"] // 100 for row in validations] == [1, 2]
 
 
 def test_the_logged_numbers_are_means_of_the_interval(toy_config, tmp_path, console):

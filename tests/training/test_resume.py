@@ -23,7 +23,13 @@ from luong.training.report import read_metrics
 from luong.training.update import Updater
 
 # Keys that the clock decides.
-TIMED = {"seconds", "source_tokens_per_second", "target_tokens_per_second", "wait_share"}
+TIMED = {
+    "seconds",
+    "validating_seconds",
+    "source_tokens_per_second",
+    "target_tokens_per_second",
+    "wait_share",
+}
 
 # Settings, and the update after which the run is stopped: in the middle of an epoch, and not just
 # after a save.

@@ -172,7 +172,10 @@ def as_one(folder: TrainedModel | Sequence[TrainedModel]) -> TrainedModel:
 
     Raises:
         UserError: See `EnsembleFolder`.
+        TypeError: A path was given.
     """
+    if isinstance(folder, str):
+        raise TypeError(f"'{folder}' is a path; expected a loaded folder: luong.load('{folder}').")
     if not isinstance(folder, Sequence):
         return folder
     return folder[0] if len(folder) == 1 else EnsembleFolder(folder)

@@ -365,16 +365,17 @@ class Trainer:
             progress.stale_validations += 1
         self.schedule.observe(best)
         seconds = self._seconds()
+        progress.validated_update = progress.update
+        progress.validation_seconds = seconds - start
+        progress.validating_seconds += seconds - start
         row = {
             "step": progress.update,
             "epoch": progress.epoch,
             "seconds": round(seconds, 3),
+            "validating_seconds": round(progress.validating_seconds, 3),
             **scores,
         }
         self.report.validation(row, best, validated.samples)
-        progress.validated_update = progress.update
-        progress.validation_seconds = seconds - start
-        progress.validating_seconds += seconds - start
         progress.interval.seconds += seconds - start
 
     def _save_is_due(self) -> bool:
