@@ -305,7 +305,8 @@ def few_rows_product(
     Args:
         inputs: (rows, inputs), float32.
         weight: (outputs, inputs), float32.
-        start: Added to the product: a bias (outputs), or (rows, outputs).
+        start: Added to the product: a bias (outputs), or (parts, outputs), each for as many of
+            the rows in turn.
         backend: An engine's name; None for the default.
 
     Returns:
@@ -333,9 +334,9 @@ def int8_product(
         inputs: (rows, inputs), float32.
         weight: Q, int8 (outputs, inputs).
         scales: Of the rows of Q (outputs), float32.
-        packed: The matrix as `torch.ops.quantized.linear_prepack` lays it out, by which an engine
-            may multiply many rows.
-        start: Added to the product: a bias (outputs), or (rows, outputs).
+        packed: The matrix as `int8_layout.packed` lays it out, for engines that read it so.
+        start: Added to the product: a bias (outputs), or (parts, outputs), each for as many of
+            the rows in turn.
         backend: An engine's name; None for the default.
 
     Returns:

@@ -89,6 +89,20 @@ def halves(address: int, rows: int, columns: int) -> NDArray[np.uint16]:
 
 
 @compiled
+def octets(address: int, rows: int, columns: int) -> NDArray[np.int8]:
+    """The array (rows, columns) of int8 at an address."""
+    array: NDArray[np.int8] = _array_at(_pointer(address), (rows, columns), np.int8)
+    return array
+
+
+@compiled
+def words(address: int, rows: int, columns: int) -> NDArray[np.int32]:
+    """The array (rows, columns) of int32 at an address."""
+    array: NDArray[np.int32] = _array_at(_pointer(address), (rows, columns), np.int32)
+    return array
+
+
+@compiled
 def integers(address: int, rows: int, columns: int) -> NDArray[np.int64]:
     """The array (rows, columns) of int64 at an address."""
     array: NDArray[np.int64] = _array_at(_pointer(address), (rows, columns), np.int64)

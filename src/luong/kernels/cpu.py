@@ -243,7 +243,7 @@ def int8_product(
     """See `luong.kernels.int8_product`."""
     if packed is None or operators.traced(inputs):
         return reference.int8_product(inputs, weight, scales, packed, start)
-    return small_calls.int8_product(inputs, packed, scales.shape[0], start)
+    return small_calls.int8_product(inputs, packed, scales, start)
 
 
 def _exponentials(key: Tensor) -> tuple[Tensor, Tensor]:

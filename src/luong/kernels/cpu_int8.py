@@ -29,13 +29,13 @@ def _largest(row: Floats) -> np.float32:
 
 
 @compiled
-def _divide(row: Floats, factor: np.float32, out: Floats) -> None:
+def _divide(row: Floats, factor: np.float32, out: Floats | NDArray[np.int8]) -> None:
     for c in range(row.shape[0]):
         out[c] = nearest(row[c] * factor)
 
 
 @compiled
-def _make_whole(row: Floats, out: Floats) -> np.float32:
+def make_row_whole(row: Floats, out: Floats | NDArray[np.int8]) -> np.float32:
     """Write a row as whole numbers from -63 to 63, and give what to multiply them by."""
     largest = _largest(row)
     if largest <= _FINITE:
@@ -58,7 +58,7 @@ def make_whole(
     given, whole = floats(inputs, rows, size), floats(out, rows, size)
     factors = floats(scales, 1, rows)[0]
     for row in range(first, last):
-        factors[row] = _make_whole(given[row], whole[row])
+        factors[row] = make_row_whole(given[row], whole[row])
 
 
 @compiled
@@ -69,16 +69,24 @@ def _scale(row: Floats, scale: np.float32, start: Floats) -> None:
 
 @compiled
 def scale_back(
-    products: int, scales: int, start: int, outputs: int, start_rows: int, first: int, last: int
+    products: int,
+    scales: int,
+    start: int,
+    rows: int,
+    outputs: int,
+    start_rows: int,
+    first: int,
+    last: int,
 ) -> None:
     """Multiply rows [first, last) by their scales, and add a start, in place.
 
     `products` is the address of (rows, outputs); so are `scales` (rows) and `start` (start_rows,
-    outputs), which has a row for each, or one for all, or none.
+    outputs), a row for as many of the rows in turn, or none.
     """
-    rows, factors = floats(products, last, outputs), floats(scales, 1, last)[0]
+    made, factors = floats(products, rows, outputs), floats(scales, 1, rows)[0]
+    share = rows // max(1, start_rows)
     added = floats(start, start_rows, outputs)
     none = np.zeros(0 if start_rows else outputs, np.float32)
     for row in range(first, last):
-        own = added[min(row, start_rows - 1)] if start_rows else none
-        _scale(rows[row], factors[row], own)
+        own = added[row // share] if start_rows else none
+        _scale(made[row], factors[row], own)

@@ -54,11 +54,13 @@ def multiply(
     """Outputs [first, last) of inputs W^T plus a start.
 
     `inputs` is the address of (rows, size); so are `weight` (outputs, size), `out` (rows, outputs),
-    and `start` (start_rows, outputs), which has a row for each, or one for all, or none.
+    and `start` (start_rows, outputs), a row for as many of the rows
+    in turn, or none.
     """
     x, w = floats(inputs, rows, size), floats(weight, outputs, size)
     added, y = floats(start, start_rows, outputs), floats(out, rows, outputs)
     fours = rows - rows % 4
+    share = rows // max(1, start_rows)
     for output in range(first, last):
         for row in range(0, fours, 4):
             (y[row, output], y[row + 1, output], y[row + 2, output], y[row + 3, output]) = _four(
@@ -68,4 +70,4 @@ def multiply(
             y[row, output] = _one(w[output], x[row])
         if start_rows:
             for row in range(rows):
-                y[row, output] += added[min(row, start_rows - 1), output]
+                y[row, output] += added[row // share, output]

@@ -137,8 +137,7 @@ def log_softmax(logits: Tensor) -> Tensor:
 
 def few_rows_product(inputs: Tensor, weight: Tensor, start: Tensor | None) -> Tensor:
     """See `luong.kernels.few_rows_product`."""
-    product = inputs @ weight.t()
-    return product if start is None else product + start
+    return started(inputs @ weight.t(), start)
 
 
 def int8_product(
@@ -148,8 +147,15 @@ def int8_product(
     largest = inputs.abs().amax(-1, keepdim=True).clamp_min(1e-30)
     whole = (inputs * (63 / largest)).round()
     sums = whole.double() @ weight.double().t()  # exact
-    product = sums.float() * scales * (largest / 63)
-    return product if start is None else product + start
+    return started(sums.float() * scales * (largest / 63), start)
+
+
+def started(product: Tensor, start: Tensor | None) -> Tensor:
+    """A product (rows, outputs) plus a bias (outputs), or a row for as many of its rows in turn."""
+    if start is None or start.dim() == 1:
+        return product if start is None else product + start
+    parts = product.view(start.shape[0], -1, product.shape[1])
+    return (parts + start.unsqueeze(1)).flatten(0, 1)
 
 
 def lstm_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
