@@ -49,12 +49,13 @@ def compiled(function: Function) -> Function:
     function.__qualname__ += f"-{_SOURCES}"
     options = {"error_model": "numpy", "nogil": True, "fastmath": FLAGS}
     try:
-        return _njit(cache=True, **options)(function)
+        return njit(cache=True, **options)(function)
     except RuntimeError:  # No folder for the cache: compile anew in every process.
-        return _njit(**options)(function)
+        return njit(**options)(function)
 
 
-def _njit(**options: Any) -> Callable[[Function], Function]:
+def njit(**options: Any) -> Callable[[Function], Function]:
+    """Compile by options of numba's; `compiled` is for what all loops have in common."""
     return cast(Callable[[Function], Function], numba.njit(**options))
 
 
@@ -131,14 +132,14 @@ LARGEST = np.float32(43.0)
 
 
 # Not `reassoc`: it would drop the two sums.
-@_njit(error_model="numpy", nogil=True, fastmath={"contract"}, forceinline=True)
+@njit(error_model="numpy", nogil=True, fastmath={"contract"}, forceinline=True)
 def nearest(x: np.float32) -> np.float32:
     """The whole number nearest to x, of two the even one, for |x| below 2^22."""
     return (x + _ROUNDER) - _ROUNDER
 
 
 # Not `reassoc`: it would join the two parts of ln 2 again, and lose four bits.
-@_njit(error_model="numpy", nogil=True, fastmath={"contract"}, forceinline=True)
+@njit(error_model="numpy", nogil=True, fastmath={"contract"}, forceinline=True)
 def exponential(x: np.float32) -> np.float32:
     """e^(2x) of x held within +-LARGEST, to about one unit in the last place; NaN stays NaN.
 
@@ -160,13 +161,13 @@ _SIGN = np.int32(31)
 _ALL_BUT_SIGN = np.int32(0x7FFFFFFF)
 
 
-@_njit(error_model="numpy", nogil=True, forceinline=True)
+@njit(error_model="numpy", nogil=True, forceinline=True)
 def _ordered(bits: np.int32) -> np.int32:
     """Integers in the order of the floats that have these bits; its own inverse."""
     return np.int32(bits ^ (np.int32(bits >> _SIGN) & _ALL_BUT_SIGN))
 
 
-@_njit(error_model="numpy", nogil=True)
+@njit(error_model="numpy", nogil=True)
 def largest(values: NDArray[np.float32]) -> np.float32:
     """The largest of the values, -inf of none; NaN, or the largest of the others, where one is NaN.
 
@@ -185,20 +186,20 @@ _BELOW_HALF = np.int32(0x7FFF)
 _QUIET_NAN = np.uint16(0x7FC0)
 
 
-@_njit(error_model="numpy", nogil=True, forceinline=True)
+@njit(error_model="numpy", nogil=True, forceinline=True)
 def wide(half: np.uint16) -> np.float32:
     """The number whose bits in bfloat16 these are."""
     return np.int32(np.int32(half) << _SIXTEEN).view(np.float32)
 
 
-@_njit(error_model="numpy", nogil=True)
+@njit(error_model="numpy", nogil=True)
 def widen(halves: NDArray[np.uint16], out: NDArray[np.float32]) -> None:
     """Numbers in bfloat16 as float32."""
     for c in range(halves.shape[0]):
         out[c] = wide(halves[c])
 
 
-@_njit(error_model="numpy", nogil=True)
+@njit(error_model="numpy", nogil=True)
 def narrow(values: NDArray[np.float32], out: NDArray[np.uint16]) -> None:
     """Round to bfloat16, of two equally near to the even one."""
     for c in range(values.shape[0]):

@@ -156,9 +156,10 @@ def best_continuations(
     count: int,
     end: int,
     never: tuple[int, ...],
+    normalized: bool = True,
 ) -> Continuations:
     """See `luong.kernels.best_continuations`."""
-    arguments = (only_end, count, end, never)
+    arguments = (only_end, count, end, never, normalized)
     if operators.traced(log_probabilities):
         return reference.best_continuations(scores, log_probabilities, *arguments)
     wide = at_least_float32(log_probabilities)

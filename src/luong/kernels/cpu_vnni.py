@@ -176,25 +176,19 @@ def _multiply(
 ) -> None:
     rows, outputs = out.shape
     groups = whole.shape[1] // GROUP
-    share = rows // max(1, start.shape[0])
-    sums, none = np.empty((_TILE, PANEL), np.int32), np.zeros(PANEL, np.float32)
+    share = rows // start.shape[0]
+    sums = np.empty((_TILE, PANEL), np.int32)
     inputs, made = whole.ctypes.data, sums.ctypes.data
     for number in range(first, last):
         begin, end = number * PANEL, min((number + 1) * PANEL, outputs)
         panel = matrix + begin * groups * GROUP
+        own_scales = scales[begin:end]
         for row in range(0, rows, _TILE):
             count = min(_TILE, rows - row)
             _add_products(count, inputs + row * groups * GROUP, panel, groups, made)
             for k in range(row, row + count):
-                added = start[k // share, begin:end] if start.shape[0] else none[: end - begin]
-                _scale(
-                    sums[k - row],
-                    excesses[k],
-                    scales[begin:end],
-                    factors[k],
-                    added,
-                    out[k, begin:end],
-                )
+                added, own = start[k // share, begin:end], out[k, begin:end]
+                _scale(sums[k - row], excesses[k], own_scales, factors[k], added, own)
 
 
 @compiled
@@ -233,7 +227,7 @@ def multiply(  # noqa: PLR0913 - addresses and sizes
 
     `whole`, `factors` and `excesses` are as `make_whole` leaves them, `matrix` as `lay_out` does;
     `scales` is the address of (outputs), `out` of (rows, outputs), and `start` of (start_rows,
-    outputs): a row for as many of the rows in turn, or none.
+    outputs): a row for as many of the rows in turn.
     """
     _multiply(
         octets(whole, rows, -(-size // GROUP) * GROUP),

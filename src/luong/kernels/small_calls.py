@@ -63,9 +63,10 @@ def int8_product(inputs: Tensor, packed: Any, scales: Tensor, start: Tensor | No
     """The product (rows, outputs) of rows (rows, inputs) with a matrix from `int8_layout`."""
     rows, size = inputs.shape
     outputs = scales.shape[0]
-    inputs, start = checked(inputs, rows, size), _start(start, rows, outputs)
+    inputs = checked(inputs, rows, size)
     if not isinstance(packed, Tensor):
-        return _by_fbgemm(inputs, packed, outputs, start)
+        return _by_fbgemm(inputs, packed, outputs, _start(start, rows, outputs))
+    start = torch.zeros(1, outputs) if start is None else _start(start, rows, outputs)
     panels, groups, _ = packed.shape
     packed = checked(packed, -(-outputs // PANEL), -(-size // GROUP), PANEL, dtype=torch.int32)
     scales = checked(scales, outputs)
@@ -128,6 +129,7 @@ def best_continuations(
     count: int,
     end: int,
     never: tuple[int, ...],
+    normalized: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Scores, beams and tokens (n, count), and what ended (n, width), see `cpu_continuations`."""
     sentences, width = scores.shape
@@ -139,9 +141,10 @@ def best_continuations(
     going, ended = torch.empty(sentences, count), torch.empty(sentences, width)
     beams, tokens = torch.empty(2, sentences, count, dtype=torch.int64).unbind()
     given = (scores.data_ptr(), logs.data_ptr(), only_end.data_ptr(), excluded.data_ptr())
-    sizes = (width, size, len(never), count, end)
+    sizes = (width, size, len(never), count, end, normalized)
     out = (going.data_ptr(), beams.data_ptr(), tokens.data_ptr(), ended.data_ptr())
-    by_rows(sentences, width * size, cpu_continuations.best, (*given, *sizes), out)
+    work = width * size * (1 if normalized else EXPONENTIAL)
+    by_rows(sentences, work, cpu_continuations.best, (*given, *sizes), out)
     return going, beams, tokens, ended
 
 

@@ -65,10 +65,13 @@ def candidate_step(model: Seq2Seq, tokens: Tensor) -> CandidateStep:
         candidates: Tensor, state: DecoderState, memory: CandidateMemory
     ) -> tuple[DecoderState, StepOutput]:
         def logits(attentional: Tensor) -> Tensor:
-            scores = linear(layer.factors(attentional)[0], weight, bias)
+            states = layer.factors(attentional)[0]
+            if isinstance(weight, QuantizedMatrix):
+                return weight.product(states, start=torch.where(memory.allowed, bias, -torch.inf))
+            scores = linear(states, weight, bias)
             by_sentence = scores.view(len(memory.allowed), -1, len(tokens))
-            kept = by_sentence.masked_fill(~memory.allowed.unsqueeze(1), -torch.inf)
-            return kept.view_as(scores)
+            by_sentence.masked_fill_(~memory.allowed.unsqueeze(1), -torch.inf)
+            return scores
 
         return model.step(tokens[candidates], state, memory.memory, logits)
 

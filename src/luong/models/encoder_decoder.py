@@ -21,15 +21,23 @@ class StepOutput(NamedTuple):
     """What a search needs of a step.
 
     Attributes:
-        log_probabilities: Of the next token (rows, V), float32 at least; (rows, V + E) with
-            copying, where E source words that the target does not know have ids of their own.
+        scores: Of the next token (rows, V); (rows, V + E) with copying, where E source words that
+            the target does not know have ids of their own.
         weights: Attention over the whole source (rows, S).
         copied: The share of each probability that comes from copying; None without copying.
+        normalized: Whether the scores are log-probabilities, and not logits: what only seeks the
+            best of them need not normalise all.
     """
 
-    log_probabilities: Tensor
+    scores: Tensor
     weights: Tensor
     copied: Tensor | None = None
+    normalized: bool = True
+
+    @property
+    def log_probabilities(self) -> Tensor:
+        """Of the next token, of the shape of the scores, float32 at least."""
+        return self.scores if self.normalized else kernels.log_softmax(self.scores)
 
 
 class EncoderDecoder(nn.Module, ABC):
@@ -93,7 +101,7 @@ class EncoderDecoder(nn.Module, ABC):
             output: Gives logits (rows, V) from attentional states in place of the output layer.
 
         Returns:
-            The new state, and log-probabilities of the next token with the attention weights.
+            The new state, and the scores of the next token with the attention weights.
         """
         copying = None
         if isinstance(memory, CopyMemory):
@@ -101,11 +109,11 @@ class EncoderDecoder(nn.Module, ABC):
             copying, memory = memory, memory.memory
         embedded = self._embedded(self.target_embedding, tokens)
         state, decoded = self.decoder.step(embedded, state, memory)
-        logs = kernels.log_softmax((output or self.output)(decoded.attentional))
+        logits = (output or self.output)(decoded.attentional)
         weights = cast(Tensor, decoded.weights)
         if copying is None or decoded.gates is None:
-            return state, StepOutput(logs, weights)
-        logs, copied = mixed(logs, decoded.gates, weights, copying)
+            return state, StepOutput(logits, weights, normalized=False)
+        logs, copied = mixed(kernels.log_softmax(logits), decoded.gates, weights, copying)
         return state, StepOutput(logs, weights, copied)
 
     def _embedded(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:

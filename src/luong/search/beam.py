@@ -109,7 +109,9 @@ def beam_search(
         step: `step(tokens, state, memory) -> (state, output)` without side effects; tokens (rows,)
             int64, sentence by sentence: one for each sentence in the first step, afterwards
             beam_size; output has `log_probabilities` (rows, V) and `weights` (rows, S), and may
-            have `copied`, a share of each probability (rows, V).
+            have `copied`, a share of each probability (rows, V). Where its `normalized` is False,
+            its `scores` (rows, V) are logits, and log-probabilities are only made of them where a
+            constraint asks.
         state: The state before the first token, one row per sentence; has `select`.
         memory: What the state attends to, one row per sentence; has `select`.
         beam_size: K, the hypotheses kept per sentence.
@@ -156,11 +158,14 @@ def beam_search(
         length, width = len(history), scores.shape[1]
         state, output = step(tokens, state, memory)
         full = limits <= length
-        logs = without_repeats(output.log_probabilities, prefixes, block_ngrams)
+        constrained = bool(block_ngrams) or length < min_length
+        normalized = constrained or getattr(output, "normalized", True)
+        following = getattr(output, "log_probabilities" if normalized else "scores")
+        following = without_repeats(following, prefixes, block_ngrams)
         if length < min_length:
-            logs = without_end(logs, full, never)
+            following = without_end(following, full, never)
         scores, parents, tokens, ended = kernels.best_continuations(
-            scores, logs, full, beam_size, end=END, never=never
+            scores, following, full, beam_size, end=END, never=never, normalized=normalized
         )
         weights = output.weights.view(len(sentences), width, -1)
         history.append(_Step(sentences, tokens, parents, weights, _shares(output, parents, tokens)))
