@@ -38,13 +38,14 @@ class CandidateMemory(NamedTuple):
 CandidateStep = Callable[[Tensor, DecoderState, CandidateMemory], tuple[DecoderState, StepOutput]]
 
 
-def candidate_step(model: Seq2Seq, tokens: Tensor) -> CandidateStep:
+def candidate_step(model: Seq2Seq, tokens: Tensor, inputs: Tensor | None = None) -> CandidateStep:
     """The step of a search that knows only some target tokens, and numbers them 0 to n - 1.
 
     Args:
         model: In evaluation.
         tokens: Their ids (n,), ascending; the special ones (0 to 3) are among them, so that they
             keep their numbers.
+        inputs: The model's `input_table`, if there is one.
 
     Returns:
         A function like `Seq2Seq.step`, with candidates in place of tokens, whose probabilities are
@@ -73,6 +74,6 @@ def candidate_step(model: Seq2Seq, tokens: Tensor) -> CandidateStep:
             by_sentence.masked_fill_(~memory.allowed.unsqueeze(1), -torch.inf)
             return scores
 
-        return model.step(tokens[candidates], state, memory.memory, logits)
+        return model.step(tokens[candidates], state, memory.memory, logits, inputs)
 
     return step

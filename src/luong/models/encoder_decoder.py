@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
+import torch
 from torch import Tensor, nn
 
 from luong import kernels
@@ -15,6 +16,8 @@ from luong.models.decoder import Decoded, Decoder, DecoderState
 from luong.models.dropout import dropout
 from luong.models.output import OutputLayer
 from luong.text.vocabulary import UNKNOWN
+
+_TABLE_NUMBERS = 2**24
 
 
 class StepOutput(NamedTuple):
@@ -90,6 +93,7 @@ class EncoderDecoder(nn.Module, ABC):
         state: DecoderState,
         memory: Memory | CopyMemory,
         output: Callable[[Tensor], Tensor] | None = None,
+        inputs: Tensor | None = None,
     ) -> tuple[DecoderState, StepOutput]:
         """One step of some rows; pure.
 
@@ -99,6 +103,7 @@ class EncoderDecoder(nn.Module, ABC):
             state: Of the same rows.
             memory: Of the sentences.
             output: Gives logits (rows, V) from attentional states in place of the output layer.
+            inputs: The `input_table`, from which tokens are then looked up.
 
         Returns:
             The new state, and the scores of the next token with the attention weights.
@@ -107,14 +112,40 @@ class EncoderDecoder(nn.Module, ABC):
         if isinstance(memory, CopyMemory):
             tokens = tokens.masked_fill(tokens >= self.vocabulary_size, UNKNOWN)
             copying, memory = memory, memory.memory
-        embedded = self._embedded(self.target_embedding, tokens)
-        state, decoded = self.decoder.step(embedded, state, memory)
+        if inputs is None:
+            embedded = self._embedded(self.target_embedding, tokens)
+            state, decoded = self.decoder.step(embedded, state, memory)
+        else:
+            projected = inputs.index_select(0, tokens)
+            state, decoded = self.decoder.step_projected(projected, state, memory)
         logits = (output or self.output)(decoded.attentional)
         weights = cast(Tensor, decoded.weights)
         if copying is None or decoded.gates is None:
             return state, StepOutput(logits, weights, normalized=False)
         logs, copied = mixed(kernels.log_softmax(logits), decoded.gates, weights, copying)
         return state, StepOutput(logs, weights, copied)
+
+    def input_table(self) -> Tensor | None:
+        """What every token of the target gives the first recurrent layer, W_x e + b.
+
+        A step that looks its tokens up in it needs neither embeddings nor a product with them.
+
+        Returns:
+            (V, gates * H), float32, for a model in evaluation and as long as its weights stay as
+            they are; None where it would take more than 64 MiB, or the gate of copying wants the
+            embeddings.
+        """
+        size = self.decoder.input_size
+        if self.decoder.copy_gate is not None or self.vocabulary_size * size > _TABLE_NUMBERS:
+            return None
+        device = next(self.decoder.parameters()).device
+        tokens = torch.arange(self.vocabulary_size, device=device)
+        return self.decoder.project(self._embedded(self.target_embedding, tokens))
+
+    def input_weights(self) -> list[Tensor]:
+        """The weights that the `input_table` is made of."""
+        parts = (self.target_embedding, self.decoder.cells[0])
+        return [weight for part in parts for weight in (*part.parameters(), *part.buffers())]
 
     def _embedded(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
         return dropout(embedding(tokens), self.input_dropout, self.training)
