@@ -8,6 +8,7 @@ says how that is decided.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -53,6 +54,7 @@ __all__ = [
     "local_scores",
     "log_softmax",
     "logit_gradients",
+    "lstm_sequences",
     "lstm_update",
     "prepare_keys",
     "softmax_context",
@@ -295,6 +297,28 @@ def lstm_update(
     """
     result: tuple[Tensor, Tensor] = compute("lstm_update", gates, backend, gates, cell)
     return result
+
+
+def lstm_sequences(
+    projected: Sequence[Tensor], weights: Sequence[Tensor], *, backend: str | None = None
+) -> list[Tensor]:
+    """All steps of LSTM layers that do not depend on one another, from states of zeros.
+
+    Without derivatives, and for few sentences: each step reads the whole weight.
+
+    Args:
+        projected: Of each layer what its inputs give the gates, W_x x + b (T, B, 4H).
+        weights: Of each the recurrent weight W_h (4H, H).
+        backend: An engine's name; None for the default.
+
+    Returns:
+        The hidden states (T, B, H) of each.
+
+    Example:
+        >>> [forward, backward] = lstm_sequences([inputs, reversed_inputs], [first, second])
+    """
+    states: list[Tensor] = compute("lstm_sequences", projected[0], backend, projected, weights)
+    return states
 
 
 def few_rows_product(

@@ -5,6 +5,7 @@ What is plain matrix products over a global window stays with torch, which runs 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -37,6 +38,7 @@ __all__ = [
     "local_scores",
     "log_softmax",
     "logit_gradients",
+    "lstm_sequences",
     "lstm_update",
     "prepare_keys",
     "softmax_context",
@@ -180,6 +182,13 @@ def lstm_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     compute: Any = operators.LSTMUpdate.apply
     new: tuple[Tensor, Tensor] = compute(gates, cell)
     return new
+
+
+def lstm_sequences(projected: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
+    """See `luong.kernels.lstm_sequences`."""
+    if not _all_float32(*projected, *weights) or operators.traced(projected[0]):
+        return reference.lstm_sequences(projected, weights)
+    return small_calls.lstm_sequences(projected, weights)
 
 
 def softmax_context(scores: Tensor, value: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:

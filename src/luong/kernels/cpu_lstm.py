@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luong.kernels.compiled import compiled, exponential, floats, halves, narrow, widen
+from luong.kernels.cpu_rows import multiply
 
 Floats = NDArray[np.float32]
 
@@ -101,6 +102,30 @@ def update_only(
     hidden, after = floats(new_hidden, last, size), floats(new_cell, last, size)
     for row in range(first, last):
         _update_row(given[row], before[row], activated, squashed, hidden[row], after[row])
+
+
+@compiled
+def sequence(projected: int, weight: int, steps: int, rows: int, size: int, out: int) -> None:
+    """The hidden states of all steps, from a state of zeros.
+
+    `projected` is the address of (steps, rows, 4H), what the inputs give the gates; so are `weight`
+    (4H, H) and the result `out` (steps, rows, H).
+    """
+    width = 4 * size
+    given, hidden = floats(projected, steps * rows, width), floats(out, steps * rows, size)
+    activated, squashed = np.empty(width, np.float32), np.empty(size, np.float32)
+    gates = np.empty((rows, width), np.float32)
+    before, after = np.zeros((rows, size), np.float32), np.empty((rows, size), np.float32)
+    for step in range(steps):
+        if step:
+            last, start = out + 4 * (step - 1) * rows * size, projected + 4 * step * rows * width
+            address = gates.ctypes.data
+            multiply(last, weight, start, rows, size, width, rows, 0, width, address)
+        for row in range(rows):
+            place = step * rows + row
+            own = gates[row] if step else given[place]
+            _update_row(own, before[row], activated, squashed, hidden[place], after[row])
+        before, after = after, before
 
 
 @compiled

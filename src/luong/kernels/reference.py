@@ -6,6 +6,7 @@ Eager torch, so any dtype and device, second derivatives, vmap and export work. 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -164,6 +165,19 @@ def lstm_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     new = torch.sigmoid(forget) * at_least_float32(cell)
     new = new + torch.sigmoid(entry) * torch.tanh(candidate)
     return torch.sigmoid(exit_) * torch.tanh(new), new
+
+
+def lstm_sequences(projected: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
+    """See `luong.kernels.lstm_sequences`."""
+    found = []
+    for steps, weight in zip(projected, weights, strict=True):
+        hidden = cell = steps.new_zeros(*steps.shape[1:-1], weight.shape[1])
+        states = []
+        for gates in steps:
+            hidden, cell = lstm_update(gates + hidden @ weight.t(), cell)
+            states.append(hidden)
+        found.append(torch.stack(states) if states else steps.new_zeros(0, *hidden.shape))
+    return found
 
 
 def local_scores(

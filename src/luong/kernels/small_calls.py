@@ -7,14 +7,16 @@ in. A wrong size would be read past the end, so all are checked.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from luong.kernels import cpu_continuations, cpu_int8, cpu_lstm, cpu_rows, cpu_softmax, cpu_vnni
-from luong.kernels.cpu_calls import LSTM_WORK, by_rows, checked
+from luong.kernels.cpu_calls import LSTM_WORK, SMALL, by_rows, checked
 from luong.kernels.cpu_vnni import GROUP, PANEL
+from luong.kernels.threads import share
 
 # What an exponential takes, in terms of a sum.
 EXPONENTIAL = 8
@@ -109,6 +111,22 @@ def lstm_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     out = (hidden.data_ptr(), new_cell.data_ptr())
     by_rows(rows, LSTM_WORK * size, cpu_lstm.update_only, given, out)
     return hidden, new_cell
+
+
+def lstm_sequences(projected: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
+    """The hidden states (T, B, H) of sequences (T, B, 4H), each with its weight (4H, H)."""
+    steps, rows, width = projected[0].shape
+    size = width // 4
+    projected = [checked(part, steps, rows, width) for part in projected]
+    weights = [checked(weight, width, size) for weight in weights]
+    states = [torch.empty(steps, rows, size) for _ in projected]
+
+    def task(number: int) -> None:
+        given = (projected[number].data_ptr(), weights[number].data_ptr())
+        cpu_lstm.sequence(*given, steps, rows, size, states[number].data_ptr())
+
+    share(task, len(states), inline=steps * rows * width * size <= SMALL)
+    return states
 
 
 def log_softmax(logits: Tensor) -> Tensor:
