@@ -39,6 +39,12 @@ def _four(
 
 
 @compiled
+def _add(values: Floats, out: Floats) -> None:
+    for c in range(out.shape[0]):
+        out[c] += values[c]
+
+
+@compiled
 def multiply(
     inputs: int,
     weight: int,
@@ -54,13 +60,11 @@ def multiply(
     """Outputs [first, last) of inputs W^T plus a start.
 
     `inputs` is the address of (rows, size); so are `weight` (outputs, size), `out` (rows, outputs),
-    and `start` (start_rows, outputs), a row for as many of the rows
-    in turn, or none.
+    and `start` (start_rows, outputs), a row for as many of the rows in turn, or none.
     """
     x, w = floats(inputs, rows, size), floats(weight, outputs, size)
     added, y = floats(start, start_rows, outputs), floats(out, rows, outputs)
     fours = rows - rows % 4
-    share = rows // max(1, start_rows)
     for output in range(first, last):
         for row in range(0, fours, 4):
             (y[row, output], y[row + 1, output], y[row + 2, output], y[row + 3, output]) = _four(
@@ -68,6 +72,5 @@ def multiply(
             )
         for row in range(fours, rows):
             y[row, output] = _one(w[output], x[row])
-        if start_rows:
-            for row in range(rows):
-                y[row, output] += added[row // share, output]
+    for row in range(rows if start_rows else 0):
+        _add(added[row // (rows // start_rows), first:last], y[row, first:last])
