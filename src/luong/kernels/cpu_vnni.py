@@ -42,7 +42,7 @@ PANEL = _VECTORS * _LANES
 _VECTOR_BYTES = GROUP * _LANES
 _TILE = 6  # rows of inputs
 _OFFSET = np.int32(128)
-_INSTRUCTION = "llvm.x86.avx512.vpdpbusd.512"
+_INSTRUCTION, _PREFETCH = "llvm.x86.avx512.vpdpbusd.512", "llvm.prefetch.p0i8"
 
 
 def serves() -> bool:
@@ -71,13 +71,18 @@ def lay_out(values: Tensor) -> Tensor:
 
 
 def _tile(rows: int) -> Any:
-    """The sums of so many rows of inputs with a panel: addresses of bytes in, of int32 out."""
+    """The sums of so many rows of inputs with a panel: addresses of bytes in, of int32 out.
 
-    def typed(_: Any, inputs: Any, panel: Any, groups: Any, out: Any) -> Any:
-        return types.void(inputs, panel, groups, out), build
+    What is then made of the sums goes to rows that begin at `target`, so many bytes apart.
+    """
+
+    def typed(
+        _: Any, inputs: Any, panel: Any, groups: Any, out: Any, target: Any, stride: Any
+    ) -> Any:
+        return types.void(inputs, panel, groups, out, target, stride), build
 
     def build(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
-        inputs, panel, groups, out = arguments
+        inputs, panel, groups, out, target, stride = arguments
         word, index = ir.IntType(32), inputs.type
         vector = ir.VectorType(word, _LANES)
         add = cgutils.get_or_insert_function(
@@ -91,6 +96,17 @@ def _tile(rows: int) -> Any:
         def number(value: int) -> Any:
             return ir.Constant(index, value)
 
+        # Rows of the result lie far apart, and each would be waited for at its first number.
+        pointer = ir.IntType(8).as_pointer()
+        fetch = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.VoidType(), [pointer, word, word, word]), _PREFETCH
+        )
+        for_writing, everywhere_near, data = (ir.Constant(word, value) for value in (1, 3, 1))
+        for row in range(rows):
+            begin = builder.add(target, builder.mul(stride, number(row)))
+            for part in range(_VECTORS):
+                line = at(begin, number(part * _VECTOR_BYTES), ir.IntType(8))
+                builder.call(fetch, [line, for_writing, everywhere_near, data])
         places = [(row, part) for row in range(rows) for part in range(_VECTORS)]
         sums = {place: cgutils.alloca_once_value(builder, everywhere) for place in places}
         with cgutils.for_range(builder, groups) as loop:
@@ -122,19 +138,21 @@ _one, _two, _three, _four, _five, _six = (_tile(rows) for rows in range(1, _TILE
 
 
 @compiled
-def _add_products(rows: int, inputs: int, panel: int, groups: int, out: int) -> None:
+def _add_products(
+    rows: int, inputs: int, panel: int, groups: int, out: int, target: int, stride: int
+) -> None:
     if rows == 1:
-        _one(inputs, panel, groups, out)
+        _one(inputs, panel, groups, out, target, stride)
     elif rows == 2:
-        _two(inputs, panel, groups, out)
+        _two(inputs, panel, groups, out, target, stride)
     elif rows == 3:
-        _three(inputs, panel, groups, out)
+        _three(inputs, panel, groups, out, target, stride)
     elif rows == 4:
-        _four(inputs, panel, groups, out)
+        _four(inputs, panel, groups, out, target, stride)
     elif rows == 5:
-        _five(inputs, panel, groups, out)
+        _five(inputs, panel, groups, out, target, stride)
     else:
-        _six(inputs, panel, groups, out)
+        _six(inputs, panel, groups, out, target, stride)
 
 
 @compiled
@@ -178,14 +196,16 @@ def _multiply(
     groups = whole.shape[1] // GROUP
     share = rows // start.shape[0]
     sums = np.empty((_TILE, PANEL), np.int32)
-    inputs, made = whole.ctypes.data, sums.ctypes.data
+    inputs, made, target = whole.ctypes.data, sums.ctypes.data, out.ctypes.data
     for number in range(first, last):
         begin, end = number * PANEL, min((number + 1) * PANEL, outputs)
         panel = matrix + begin * groups * GROUP
         own_scales = scales[begin:end]
         for row in range(0, rows, _TILE):
             count = min(_TILE, rows - row)
-            _add_products(count, inputs + row * groups * GROUP, panel, groups, made)
+            own_inputs = inputs + row * groups * GROUP
+            place = target + 4 * (row * outputs + begin)
+            _add_products(count, own_inputs, panel, groups, made, place, 4 * outputs)
             for k in range(row, row + count):
                 added, own = start[k // share, begin:end], out[k, begin:end]
                 _scale(sums[k - row], excesses[k], own_scales, factors[k], added, own)
