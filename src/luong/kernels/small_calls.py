@@ -7,6 +7,7 @@ in. A wrong size would be read past the end, so all are checked.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -155,7 +156,7 @@ def best_continuations(
     scores = checked(scores, sentences, width)
     logs = checked(log_probabilities, sentences * width, size)
     only_end = checked(only_end, sentences, dtype=torch.bool)
-    excluded = torch.tensor(never, dtype=torch.int64)
+    excluded = _listed(never)
     going, ended = torch.empty(sentences, count), torch.empty(sentences, width)
     beams, tokens = torch.empty(2, sentences, count, dtype=torch.int64).unbind()
     given = (scores.data_ptr(), logs.data_ptr(), only_end.data_ptr(), excluded.data_ptr())
@@ -164,6 +165,11 @@ def best_continuations(
     work = width * size * (1 if normalized else EXPONENTIAL)
     by_rows(sentences, work, cpu_continuations.best, (*given, *sizes), out)
     return going, beams, tokens, ended
+
+
+@functools.cache
+def _listed(numbers: tuple[int, ...]) -> Tensor:
+    return torch.tensor(numbers, dtype=torch.int64)
 
 
 def _start(start: Tensor | None, rows: int, outputs: int) -> Tensor:

@@ -171,16 +171,15 @@ def beam_search(
         history.append(_Step(sentences, tokens, parents, weights, _shares(output, parents, tokens)))
 
         divisor = length_divisor(normalization, length + 1, alpha)
-        if bool((ended > -inf).any()):
+        if float(ended.max()) > -inf:
             _finish(finished, sentences, ended, length, divisor)
             # A model with few tokens soon has K poor ends: go on while the best may be to come.
             best, worst = finished.scores[sentences][:, [0, -1]].unbind(1)
             bars = torch.where(worst > -inf, best, -inf)
 
         live = scores[:, 0] / divisor > bars
-        if bool(live.all()):
-            firsts = torch.arange(0, len(sentences) * width, width, device=device)
-        else:
+        all_live = bool(live.all())
+        if not all_live:
             kept = live.nonzero()[:, 0]
             if not len(kept):
                 break
@@ -189,11 +188,12 @@ def beam_search(
                 for part in (sentences, limits, scores, bars, tokens, parents)
             )
             memory = memory.select(kept)
-            firsts = kept * width
-        rows = (firsts.unsqueeze(1) + parents).flatten()
-        if beam_size > 1 or len(firsts) < len(live):
-            state = state.select(rows)
         tokens = tokens.flatten()
+        if beam_size == 1 and all_live and not block_ngrams:
+            continue  # each row goes on where it is
+        firsts = torch.arange(len(live), device=device) if all_live else kept
+        rows = (firsts.unsqueeze(1) * width + parents).flatten()
+        state = state.select(rows)
         if block_ngrams:
             prefixes = torch.cat((prefixes[rows], tokens.unsqueeze(1)), 1)
     return _trace(history, finished, n_best)
