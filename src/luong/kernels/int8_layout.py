@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import warnings
 from typing import Any
@@ -36,6 +37,7 @@ def packed(values: Tensor, scales: Tensor) -> Any:
     return _for_fbgemm(values, scales) if _has_fbgemm() else None
 
 
+@functools.cache
 def _has_vnni() -> bool:
     if importlib.util.find_spec("numba") is None:
         return False

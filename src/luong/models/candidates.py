@@ -32,7 +32,7 @@ class CandidateMemory(NamedTuple):
 
     def select(self, rows: Tensor) -> CandidateMemory:
         """The same for the given sentences (integers), in their order."""
-        return CandidateMemory(self.memory.select(rows), self.allowed[rows])
+        return CandidateMemory(self.memory.select(rows), self.allowed.index_select(0, rows))
 
 
 CandidateStep = Callable[[Tensor, DecoderState, CandidateMemory], tuple[DecoderState, StepOutput]]
@@ -59,8 +59,12 @@ def candidate_step(model: Seq2Seq, tokens: Tensor, inputs: Tensor | None = None)
     """
     layer = model.output
     whole: Tensor | QuantizedMatrix = layer.logits.weight
-    weight = whole.selected(tokens) if isinstance(whole, QuantizedMatrix) else whole[tokens]
-    bias = layer.logits.bias[tokens]
+    weight: Tensor | QuantizedMatrix
+    if isinstance(whole, QuantizedMatrix):
+        weight = whole.selected(tokens)
+    else:
+        weight = whole.index_select(0, tokens)
+    bias = layer.logits.bias.index_select(0, tokens)
 
     def step(
         candidates: Tensor, state: DecoderState, memory: CandidateMemory

@@ -74,8 +74,8 @@ class QuantizedMatrix(nn.Module):
         """The matrix of the given rows (n,), in their order."""
         chosen = QuantizedMatrix.__new__(QuantizedMatrix)
         nn.Module.__init__(chosen)
-        chosen.register_buffer("values", self.values[numbers])
-        chosen.register_buffer("scales", self.scales[numbers])
+        chosen.register_buffer("values", self.values.index_select(0, numbers))
+        chosen.register_buffer("scales", self.scales.index_select(0, numbers))
         chosen.pack()
         return chosen
 
