@@ -22,7 +22,7 @@ from typing import cast
 import torch
 from benchmarks.page import put_section, table
 from benchmarks.peers import plain
-from benchmarks.synthetic import make_batch, make_model
+from benchmarks.synthetic import TABLES, make_batch, make_model
 from torch import Tensor, nn
 
 from luong.benchmark.machine import description
@@ -88,7 +88,8 @@ def plain_search(model: Bridged, source: Tensor, beam: int) -> list[list[int]]:
 def luong_search(model: Seq2Seq, source: Tensor, beam: int) -> list[Hypothesis]:
     memory, state = model.encode(source, torch.full((len(source),), SOURCE))
     limits = torch.full((len(source),), STEPS - 1)
-    found = beam_search(model.step, state, memory, beam_size=beam, max_lengths=limits)
+    step = TABLES.step(model)
+    found = beam_search(step, state, memory, beam_size=beam, max_lengths=limits)
     return [hypotheses[0] for hypotheses in found]
 
 

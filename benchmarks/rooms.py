@@ -55,6 +55,7 @@ _LABELS: tuple[tuple[Any, str, str], ...] = (
     (kernels, "lstm_update", ELEMENTS),
     (OutputLayer, "forward", OUTPUT),
     (kernels, "log_softmax", OUTPUT),
+    (kernels, "best_continuations", OUTPUT),
     (loss, "output_loss", OUTPUT),
     (update, "clipped_step", OPTIMISER),
     (torch.nn.utils, "get_total_norm", OPTIMISER),

@@ -194,7 +194,6 @@ def decoding_products(sentences: int, beam: int, steps: int, int8: bool) -> list
 
     return [
         layer(rooms.OUTPUT, HIDDEN, VOCABULARY),
-        layer(rooms.PRODUCTS, EMBEDDING, GATES),
         layer(rooms.PRODUCTS, 2 * HIDDEN, GATES),
         layer(rooms.PRODUCTS, 2 * HIDDEN, HIDDEN),
         *_attention(sentences, beam, steps, backward=False),

@@ -8,11 +8,14 @@ from torch import Tensor
 from luong.config import AttentionConfig, ModelConfig, TrainingConfig
 from luong.models import Seq2Seq
 from luong.search.beam import beam_search
+from luong.search.input_tables import InputTables
 from luong.text.batches import Batch
 from luong.text.vocabulary import BEGIN, END, SPECIAL_TOKENS
 from luong.training.update import Updater
 
 NEVER = -1e4
+TABLES = InputTables()
+"""As a translator has them."""
 
 
 def make_model(
@@ -64,4 +67,4 @@ def search(model: Seq2Seq, start: tuple, *, beam: int, length: int) -> None:
     """A search of `length` steps, the last of which gives the end symbol."""
     memory, state = start
     limits = torch.full((len(state.hidden),), length - 1)
-    beam_search(model.step, state, memory, beam_size=beam, max_lengths=limits)
+    beam_search(TABLES.step(model), state, memory, beam_size=beam, max_lengths=limits)

@@ -76,6 +76,28 @@ def test_they_are_those_that_a_sorted_list_begins_with(
         torch.testing.assert_close(part, right, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("size", [5, 64, 1000])
+def test_logits_count_by_their_log_softmax(backend, size):
+    torch.manual_seed(size)
+    logits, scores = 4 * torch.randn(6, size).round(decimals=1), torch.randn(2, 3)
+    logits[0] += 30.0
+    logits[1, 1] = torch.nan
+    logits[3, : size // 2] = -torch.inf
+    logits[:, END] = logits[:, 1]
+    only_end = torch.tensor([False, True])
+    logs = kernels.log_softmax(logits, backend=backend)
+    options = {"end": END, "never": NEVER, "backend": backend}
+    found = kernels.best_continuations(scores, logits, only_end, 4, normalized=False, **options)
+    wanted = kernels.best_continuations(scores, logs, only_end, 4, **options)
+    assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
+    logs = torch.log_softmax(logits.double(), -1).float()
+    wanted = expected(scores, logs, only_end, 4)
+    # Of equal logits either may be the greater one once they are rounded in another way.
+    for part, right in zip((found.scores, found.ended), (wanted[0], wanted[3]), strict=True):
+        torch.testing.assert_close(part, right, rtol=1e-6, atol=1e-5)
+
+
 def test_threads_change_nothing():
     log_probabilities, scores = torch.randn(40, 70_000), torch.randn(8, 5)
     results = []

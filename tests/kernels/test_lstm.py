@@ -119,3 +119,28 @@ def test_threads_change_no_bit():
 def test_no_rows():
     hidden, cell = kernels.lstm_update(torch.zeros(0, 12), torch.zeros(0, 3))
     assert hidden.shape == cell.shape == (0, 3)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize(("steps", "rows", "size"), [(1, 1, 1), (7, 1, 20), (3, 6, 33), (0, 2, 4)])
+def test_sequences_are_those_of_torch(backend, steps, rows, size):
+    torch.manual_seed(size)
+    layers = [torch.nn.LSTM(4 * size, size, dtype=torch.float64) for _ in range(2)]
+    projected = [torch.randn(steps, rows, 4 * size, dtype=torch.float64) for _ in layers]
+    with torch.no_grad():
+        for layer in layers:  # so that the inputs are the gates
+            layer.weight_ih_l0.copy_(torch.eye(4 * size))
+            layer.bias_ih_l0.zero_()
+            layer.bias_hh_l0.zero_()
+        weights = [layer.weight_hh_l0.float() for layer in layers]
+        narrow = [part.float() for part in projected]
+        found = kernels.lstm_sequences(narrow, weights, backend=backend)
+        for states, layer, inputs in zip(found, layers, projected, strict=True):
+            assert states.shape == (steps, rows, size)
+            if steps:
+                torch.testing.assert_close(states.double(), layer(inputs)[0], rtol=1e-5, atol=1e-6)
+
+
+def test_sequences_of_other_sizes_are_refused():
+    with pytest.raises(ValueError, match="expected"):
+        kernels.lstm_sequences([torch.zeros(2, 1, 8)], [torch.zeros(8, 3)], backend="cpu")

@@ -177,7 +177,7 @@ def test_step_changes_nothing_it_was_given(make_model, pairs, options):
     def tensors(value):
         if isinstance(value, tuple):
             return [each for part in value for each in tensors(part)]
-        return [] if value is None else [value]
+        return [value] if isinstance(value, torch.Tensor) else []
 
     given = [*tensors((memory, state)), pairs.target, *model.state_dict().values()]
     kept = [each.clone() for each in given]

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from luong.models import Seq2Seq, quantized_matrix
+from luong.kernels import int8_layout
+from luong.models import Seq2Seq
 from luong.models.quantized import is_quantized, quantize
 from luong.models.quantized_matrix import QuantizedMatrix, linear
 
@@ -105,7 +106,7 @@ def test_selected_rows():
 
 def test_without_int8_products_the_weights_are_widened(monkeypatch):
     weight, inputs, bias = torch.randn(6, 5), torch.randn(2, 5), torch.randn(6)
-    monkeypatch.setattr(quantized_matrix, "_has_products", lambda: False)
+    monkeypatch.setattr(int8_layout, "packed", lambda *_: None)
     matrix = QuantizedMatrix(weight)
     expected = functional.linear(inputs, matrix.widened(), bias)
     torch.testing.assert_close(matrix.product(inputs, start=bias), expected)

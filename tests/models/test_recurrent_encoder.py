@@ -201,3 +201,16 @@ def test_gradcheck(make_encoder, cell):
 
     leaves = (embedded, *encoder.parameters())
     assert torch.autograd.gradcheck(encode, leaves, fast_mode=True)
+
+
+@pytest.mark.parametrize("options", [{}, {"encoder_layers": 2, "reverse_source": True}])
+def test_few_sentences_without_gradients_give_the_same(make_encoder, options):
+    encoder, lengths = make_encoder(**options), torch.tensor([6, 3])
+    embedded = torch.randn(2, SIZE, EMBEDDING_SIZE)
+    expected = encoder(embedded.double(), lengths)
+    encoder.float()
+    with torch.inference_mode():
+        for sentences in (1, 2):
+            found = encoder(embedded[:sentences], lengths[:sentences])
+            for part, right in zip(found, expected, strict=True):
+                torch.testing.assert_close(part.double(), right[:sentences], rtol=1e-5, atol=1e-6)

@@ -33,9 +33,13 @@ class Memory(NamedTuple):
         Args:
             rows: Integer indices (n,).
         """
-        keys = self.keys[rows] if isinstance(self.keys, Tensor) else self.keys.select(rows)
-        broken = None if self.broken is None else self.broken[rows]
-        return Memory(keys, self.values[rows], self.mask[rows], self.lengths[rows], broken)
+        is_plain = isinstance(self.keys, Tensor)
+        keys = self.keys.index_select(0, rows) if is_plain else self.keys.select(rows)
+        values, mask, lengths = (
+            part.index_select(0, rows) for part in (self.values, self.mask, self.lengths)
+        )
+        broken = None if self.broken is None else self.broken.index_select(0, rows)
+        return Memory(keys, values, mask, lengths, broken)
 
 
 class AttentionOutput(NamedTuple):

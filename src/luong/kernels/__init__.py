@@ -8,6 +8,7 @@ says how that is decided.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -53,6 +54,7 @@ __all__ = [
     "local_scores",
     "log_softmax",
     "logit_gradients",
+    "lstm_sequences",
     "lstm_update",
     "prepare_keys",
     "softmax_context",
@@ -297,6 +299,28 @@ def lstm_update(
     return result
 
 
+def lstm_sequences(
+    projected: Sequence[Tensor], weights: Sequence[Tensor], *, backend: str | None = None
+) -> list[Tensor]:
+    """All steps of LSTM layers that do not depend on one another, from states of zeros.
+
+    Without derivatives, and for few sentences: each step reads the whole weight.
+
+    Args:
+        projected: Of each layer what its inputs give the gates, W_x x + b (T, B, 4H).
+        weights: Of each the recurrent weight W_h (4H, H).
+        backend: An engine's name; None for the default.
+
+    Returns:
+        The hidden states (T, B, H) of each.
+
+    Example:
+        >>> [forward, backward] = lstm_sequences([inputs, reversed_inputs], [first, second])
+    """
+    states: list[Tensor] = compute("lstm_sequences", projected[0], backend, projected, weights)
+    return states
+
+
 def few_rows_product(
     inputs: Tensor, weight: Tensor, start: Tensor | None = None, *, backend: str | None = None
 ) -> Tensor:
@@ -305,7 +329,8 @@ def few_rows_product(
     Args:
         inputs: (rows, inputs), float32.
         weight: (outputs, inputs), float32.
-        start: Added to the product: a bias (outputs), or (rows, outputs).
+        start: Added to the product: a bias (outputs), or (parts, outputs), each for as many of
+            the rows in turn.
         backend: An engine's name; None for the default.
 
     Returns:
@@ -333,9 +358,9 @@ def int8_product(
         inputs: (rows, inputs), float32.
         weight: Q, int8 (outputs, inputs).
         scales: Of the rows of Q (outputs), float32.
-        packed: The matrix as `torch.ops.quantized.linear_prepack` lays it out, by which an engine
-            may multiply many rows.
-        start: Added to the product: a bias (outputs), or (rows, outputs).
+        packed: The matrix as `int8_layout.packed` lays it out, for engines that read it so.
+        start: Added to the product: a bias (outputs), or (parts, outputs), each for as many of
+            the rows in turn.
         backend: An engine's name; None for the default.
 
     Returns:

@@ -45,7 +45,7 @@ def compiled(function: Function) -> Function:
     Args:
         function: Plain loops over C-contiguous float32 arrays.
     """
-    return cast(Function, _kept(_njit, function, nogil=True))
+    return cast(Function, _kept(njit, function, nogil=True))
 
 
 def c_function(signature: Any, function: Callable[..., None]) -> Any:
@@ -78,10 +78,11 @@ def inlined(function: Function) -> Function:
     Args:
         function: Plain loops or arithmetic, reassociated as in `compiled`.
     """
-    return _njit(error_model="numpy", nogil=True, fastmath=FLAGS, forceinline=True)(function)
+    return njit(error_model="numpy", nogil=True, fastmath=FLAGS, forceinline=True)(function)
 
 
-def _njit(**options: Any) -> Callable[[Function], Function]:
+def njit(**options: Any) -> Callable[[Function], Function]:
+    """Compile by options of numba's; `compiled` is for what all loops have in common."""
     return cast(Callable[[Function], Function], numba.njit(**options))
 
 
@@ -143,6 +144,20 @@ def halves(address: int, rows: int, columns: int) -> NDArray[np.uint16]:
 
 
 @inlined
+def octets(address: int, rows: int, columns: int) -> NDArray[np.int8]:
+    """The array (rows, columns) of int8 at an address."""
+    array: NDArray[np.int8] = _array_at(_pointer(address), (rows, columns), np.int8)
+    return array
+
+
+@inlined
+def words(address: int, rows: int, columns: int) -> NDArray[np.int32]:
+    """The array (rows, columns) of int32 at an address."""
+    array: NDArray[np.int32] = _array_at(_pointer(address), (rows, columns), np.int32)
+    return array
+
+
+@inlined
 def integers(address: int, rows: int, columns: int) -> NDArray[np.int64]:
     """The array (rows, columns) of int64 at an address."""
     array: NDArray[np.int64] = _array_at(_pointer(address), (rows, columns), np.int64)
@@ -171,14 +186,14 @@ LARGEST = np.float32(43.0)
 
 
 # Not `reassoc`: it would drop the two sums.
-@_njit(error_model="numpy", nogil=True, fastmath={"contract"}, forceinline=True)
+@njit(error_model="numpy", nogil=True, fastmath={"contract"}, forceinline=True)
 def nearest(x: np.float32) -> np.float32:
     """The whole number nearest to x, of two the even one, for |x| below 2^22."""
     return (x + _ROUNDER) - _ROUNDER
 
 
 # Not `reassoc`: it would join the two parts of ln 2 again, and lose four bits.
-@_njit(error_model="numpy", nogil=True, fastmath={"contract"}, forceinline=True)
+@njit(error_model="numpy", nogil=True, fastmath={"contract"}, forceinline=True)
 def exponential(x: np.float32) -> np.float32:
     """e^(2x) of x held within +-LARGEST, to about one unit in the last place; NaN stays NaN.
 
@@ -200,13 +215,13 @@ _SIGN = np.int32(31)
 _ALL_BUT_SIGN = np.int32(0x7FFFFFFF)
 
 
-@_njit(error_model="numpy", nogil=True, forceinline=True)
+@njit(error_model="numpy", nogil=True, forceinline=True)
 def _ordered(bits: np.int32) -> np.int32:
     """Integers in the order of the floats that have these bits; its own inverse."""
     return np.int32(bits ^ (np.int32(bits >> _SIGN) & _ALL_BUT_SIGN))
 
 
-@_njit(error_model="numpy", nogil=True, forceinline=True)
+@njit(error_model="numpy", nogil=True, forceinline=True)
 def largest(values: NDArray[np.float32]) -> np.float32:
     """The largest of the values, -inf of none; NaN, or the largest of the others, where one is NaN.
 
@@ -225,20 +240,20 @@ _BELOW_HALF = np.int32(0x7FFF)
 _QUIET_NAN = np.uint16(0x7FC0)
 
 
-@_njit(error_model="numpy", nogil=True, forceinline=True)
+@njit(error_model="numpy", nogil=True, forceinline=True)
 def wide(half: np.uint16) -> np.float32:
     """The number whose bits in bfloat16 these are."""
     return np.int32(np.int32(half) << _SIXTEEN).view(np.float32)
 
 
-@_njit(error_model="numpy", nogil=True, forceinline=True)
+@njit(error_model="numpy", nogil=True, forceinline=True)
 def widen(halves: NDArray[np.uint16], out: NDArray[np.float32]) -> None:
     """Numbers in bfloat16 as float32."""
     for c in range(halves.shape[0]):
         out[c] = wide(halves[c])
 
 
-@_njit(error_model="numpy", nogil=True, forceinline=True)
+@njit(error_model="numpy", nogil=True, forceinline=True)
 def narrow(values: NDArray[np.float32], out: NDArray[np.uint16]) -> None:
     """Round to bfloat16, of two equally near to the even one."""
     for c in range(values.shape[0]):

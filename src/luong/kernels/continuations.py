@@ -33,8 +33,11 @@ def best_continuations(
     count: int,
     end: int,
     never: tuple[int, ...],
+    normalized: bool = True,
 ) -> Continuations:
     """See `luong.kernels.best_continuations`."""
+    if not normalized:
+        log_probabilities = torch.log_softmax(log_probabilities.float(), -1)
     sentences, width = scores.shape
     size = log_probabilities.shape[1]
     values, tokens = _row_best(log_probabilities, min(2 * count + len(never), size))

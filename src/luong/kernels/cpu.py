@@ -5,6 +5,7 @@ What is plain matrix products over a global window stays with torch, which runs 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -46,6 +47,7 @@ __all__ = [
     "local_scores",
     "log_softmax",
     "logit_gradients",
+    "lstm_sequences",
     "lstm_update",
     "prepare_keys",
     "softmax_context",
@@ -179,9 +181,10 @@ def best_continuations(
     count: int,
     end: int,
     never: tuple[int, ...],
+    normalized: bool = True,
 ) -> Continuations:
     """See `luong.kernels.best_continuations`."""
-    arguments = (only_end, count, end, never)
+    arguments = (only_end, count, end, never, normalized)
     if operators.traced(log_probabilities):
         return reference.best_continuations(scores, log_probabilities, *arguments)
     wide = at_least_float32(log_probabilities)
@@ -202,6 +205,13 @@ def lstm_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     compute: Any = operators.LSTMUpdate.apply
     new: tuple[Tensor, Tensor] = compute(gates, cell)
     return new
+
+
+def lstm_sequences(projected: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
+    """See `luong.kernels.lstm_sequences`."""
+    if not _all_float32(*projected, *weights) or operators.traced(projected[0]):
+        return reference.lstm_sequences(projected, weights)
+    return small_calls.lstm_sequences(projected, weights)
 
 
 def softmax_context(scores: Tensor, value: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -266,7 +276,7 @@ def int8_product(
     """See `luong.kernels.int8_product`."""
     if packed is None or operators.traced(inputs):
         return reference.int8_product(inputs, weight, scales, packed, start)
-    return small_calls.int8_product(inputs, packed, scales.shape[0], start)
+    return small_calls.int8_product(inputs, packed, scales, start)
 
 
 def _exponentials(key: Tensor) -> tuple[Tensor, Tensor]:

@@ -30,13 +30,13 @@ def _largest(row: Floats) -> np.float32:
 
 
 @inlined
-def _divide(row: Floats, factor: np.float32, out: Floats) -> None:
+def _divide(row: Floats, factor: np.float32, out: Floats | NDArray[np.int8]) -> None:
     for c in range(row.shape[0]):
         out[c] = nearest(row[c] * factor)
 
 
 @inlined
-def _make_whole(row: Floats, out: Floats) -> np.float32:
+def make_row_whole(row: Floats, out: Floats | NDArray[np.int8]) -> np.float32:
     """Write a row as whole numbers from -63 to 63, and give what to multiply them by."""
     largest = _largest(row)
     if largest <= _FINITE:
@@ -58,7 +58,7 @@ def make_whole(first: int, last: int, call: int) -> None:
     given, whole = floats(inputs, rows, size), floats(out, rows, size)
     factors = floats(scales, 1, rows)[0]
     for row in range(first, last):
-        factors[row] = _make_whole(given[row], whole[row])
+        factors[row] = make_row_whole(given[row], whole[row])
 
 
 @inlined
@@ -72,12 +72,13 @@ def scale_back(first: int, last: int, call: int) -> None:
     """Multiply rows [first, last) by their scales, and add a start, in place.
 
     `products` is the address of (rows, outputs); so are `scales` (rows) and `start` (start_rows,
-    outputs), which has a row for each, or one for all, or none.
+    outputs), a row for as many of the rows in turn, or none.
     """
-    products, scales, start, outputs, start_rows = numbers(call, 5)
-    rows, factors = floats(products, last, outputs), floats(scales, 1, last)[0]
+    products, scales, start, rows, outputs, start_rows = numbers(call, 6)
+    made, factors = floats(products, rows, outputs), floats(scales, 1, rows)[0]
+    share = rows // max(1, start_rows)
     added = floats(start, start_rows, outputs)
     none = np.zeros(0 if start_rows else outputs, np.float32)
     for row in range(first, last):
-        own = added[min(row, start_rows - 1)] if start_rows else none
-        _scale(rows[row], factors[row], own)
+        own = added[row // share] if start_rows else none
+        _scale(made[row], factors[row], own)

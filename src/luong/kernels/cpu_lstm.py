@@ -9,7 +9,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from luong.kernels.compiled import exponential, floats, halves, inlined, narrow, numbers, widen
+from luong.kernels.compiled import (
+    exponential,
+    floats,
+    halves,
+    inlined,
+    integers,
+    narrow,
+    numbers,
+    widen,
+)
+from luong.kernels.cpu_rows import multiply_rows
 from luong.kernels.team import Loop
 
 Floats = NDArray[np.float32]
@@ -94,6 +104,39 @@ def update_only(first: int, last: int, call: int) -> None:
     hidden, after = floats(new_hidden, last, size), floats(new_cell, last, size)
     for row in range(first, last):
         _update_row(given[row], before[row], activated, squashed, hidden[row], after[row])
+
+
+@inlined
+def _sequence(projected: int, weight: int, steps: int, rows: int, size: int, out: int) -> None:
+    width = 4 * size
+    given, hidden = floats(projected, steps * rows, width), floats(out, steps * rows, size)
+    activated, squashed = np.empty(width, np.float32), np.empty(size, np.float32)
+    gates = np.empty((rows, width), np.float32)
+    before, after = np.zeros((rows, size), np.float32), np.empty((rows, size), np.float32)
+    for step in range(steps):
+        if step:
+            last, start = out + 4 * (step - 1) * rows * size, projected + 4 * step * rows * width
+            address = gates.ctypes.data
+            multiply_rows(last, weight, start, rows, size, width, rows, 0, width, address)
+        for row in range(rows):
+            place = step * rows + row
+            own = gates[row] if step else given[place]
+            _update_row(own, before[row], activated, squashed, hidden[place], after[row])
+        before, after = after, before
+
+
+@Loop
+def sequences(first: int, last: int, call: int) -> None:
+    """The hidden states of all steps of the sequences [first, last), from states of zeros.
+
+    `places` is the address of three addresses of each: of `projected` (steps, rows, 4H), what the
+    inputs give the gates, of the weight (4H, H), and of the result (steps, rows, H).
+    """
+    places, steps, rows, size = numbers(call, 4)
+    addresses = integers(places, last, 3)
+    for number in range(first, last):
+        projected, weight, out = addresses[number]
+        _sequence(projected, weight, steps, rows, size, out)
 
 
 @inlined

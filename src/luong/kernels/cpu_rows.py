@@ -40,14 +40,30 @@ def _four(
     return first, second, third, fourth
 
 
-@Loop
-def multiply(first: int, last: int, call: int) -> None:
+@inlined
+def _add(values: Floats, out: Floats) -> None:
+    for c in range(out.shape[0]):
+        out[c] += values[c]
+
+
+@inlined
+def multiply_rows(
+    inputs: int,
+    weight: int,
+    start: int,
+    rows: int,
+    size: int,
+    outputs: int,
+    start_rows: int,
+    first: int,
+    last: int,
+    out: int,
+) -> None:
     """Outputs [first, last) of inputs W^T plus a start.
 
     `inputs` is the address of (rows, size); so are `weight` (outputs, size), `out` (rows, outputs),
-    and `start` (start_rows, outputs), which has a row for each, or one for all, or none.
+    and `start` (start_rows, outputs), a row for as many of the rows in turn, or none.
     """
-    inputs, weight, start, rows, size, outputs, start_rows, out = numbers(call, 8)
     x, w = floats(inputs, rows, size), floats(weight, outputs, size)
     added, y = floats(start, start_rows, outputs), floats(out, rows, outputs)
     fours = rows - rows % 4
@@ -58,6 +74,12 @@ def multiply(first: int, last: int, call: int) -> None:
             )
         for row in range(fours, rows):
             y[row, output] = dot(w[output], x[row])
-        if start_rows:
-            for row in range(rows):
-                y[row, output] += added[min(row, start_rows - 1), output]
+    for row in range(rows if start_rows else 0):
+        _add(added[row // (rows // start_rows), first:last], y[row, first:last])
+
+
+@Loop
+def multiply(first: int, last: int, call: int) -> None:
+    """`multiply_rows` of the outputs [first, last)."""
+    inputs, weight, start, rows, size, outputs, start_rows, out = numbers(call, 8)
+    multiply_rows(inputs, weight, start, rows, size, outputs, start_rows, first, last, out)

@@ -37,6 +37,7 @@ OPERATIONS = (
     "local_scores",
     "local_context",
     "lstm_update",
+    "lstm_sequences",
     "few_rows_product",
     "int8_product",
     "log_softmax",

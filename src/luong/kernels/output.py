@@ -30,6 +30,7 @@ def best_continuations(
     *,
     end: int,
     never: tuple[int, ...] = (),
+    normalized: bool = True,
     backend: str | None = None,
 ) -> Continuations:
     """The best ways to continue the beams of each sentence by one token.
@@ -45,6 +46,8 @@ def best_continuations(
         count: How many go on.
         end: The token that ends a sentence.
         never: Tokens that are never chosen.
+        normalized: False: what is given are logits, whose logarithms of the softmax count; so they
+            need not be made for all tokens.
         backend: An engine's name; None for the default.
 
     Returns:
@@ -66,6 +69,7 @@ def best_continuations(
         count,
         end,
         never,
+        normalized,
     )
     return result
 

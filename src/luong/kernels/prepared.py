@@ -28,7 +28,7 @@ class PreparedKeys(NamedTuple):
         """
         exponentials, row_maxima = self.exponentials, self.row_maxima
         return PreparedKeys(
-            self.key[rows],
-            None if exponentials is None else exponentials[rows],
-            None if row_maxima is None else row_maxima[rows],
+            self.key.index_select(0, rows),
+            None if exponentials is None else exponentials.index_select(0, rows),
+            None if row_maxima is None else row_maxima.index_select(0, rows),
         )

@@ -6,6 +6,7 @@ Eager torch, so any dtype and device, second derivatives, vmap and export work. 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -137,8 +138,7 @@ def log_softmax(logits: Tensor) -> Tensor:
 
 def few_rows_product(inputs: Tensor, weight: Tensor, start: Tensor | None) -> Tensor:
     """See `luong.kernels.few_rows_product`."""
-    product = inputs @ weight.t()
-    return product if start is None else product + start
+    return started(inputs @ weight.t(), start)
 
 
 def int8_product(
@@ -148,8 +148,15 @@ def int8_product(
     largest = inputs.abs().amax(-1, keepdim=True).clamp_min(1e-30)
     whole = (inputs * (63 / largest)).round()
     sums = whole.double() @ weight.double().t()  # exact
-    product = sums.float() * scales * (largest / 63)
-    return product if start is None else product + start
+    return started(sums.float() * scales * (largest / 63), start)
+
+
+def started(product: Tensor, start: Tensor | None) -> Tensor:
+    """A product (rows, outputs) plus a bias (outputs), or a row for as many of its rows in turn."""
+    if start is None or start.dim() == 1:
+        return product if start is None else product + start
+    parts = product.view(start.shape[0], -1, product.shape[1])
+    return (parts + start.unsqueeze(1)).flatten(0, 1)
 
 
 def lstm_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
@@ -158,6 +165,19 @@ def lstm_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     new = torch.sigmoid(forget) * at_least_float32(cell)
     new = new + torch.sigmoid(entry) * torch.tanh(candidate)
     return torch.sigmoid(exit_) * torch.tanh(new), new
+
+
+def lstm_sequences(projected: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
+    """See `luong.kernels.lstm_sequences`."""
+    found = []
+    for steps, weight in zip(projected, weights, strict=True):
+        hidden = cell = steps.new_zeros(*steps.shape[1:-1], weight.shape[1])
+        states = []
+        for gates in steps:
+            hidden, cell = lstm_update(gates + hidden @ weight.t(), cell)
+            states.append(hidden)
+        found.append(torch.stack(states) if states else steps.new_zeros(0, *hidden.shape))
+    return found
 
 
 def local_scores(

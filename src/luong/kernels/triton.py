@@ -23,6 +23,7 @@ from luong.kernels.reference import (
     global_context,
     int8_product,
     log_softmax,
+    lstm_sequences,
     lstm_update,
     softmax_context,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "local_scores",
     "log_softmax",
     "logit_gradients",
+    "lstm_sequences",
     "lstm_update",
     "prepare_keys",
     "softmax_context",

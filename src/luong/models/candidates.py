@@ -32,19 +32,20 @@ class CandidateMemory(NamedTuple):
 
     def select(self, rows: Tensor) -> CandidateMemory:
         """The same for the given sentences (integers), in their order."""
-        return CandidateMemory(self.memory.select(rows), self.allowed[rows])
+        return CandidateMemory(self.memory.select(rows), self.allowed.index_select(0, rows))
 
 
 CandidateStep = Callable[[Tensor, DecoderState, CandidateMemory], tuple[DecoderState, StepOutput]]
 
 
-def candidate_step(model: Seq2Seq, tokens: Tensor) -> CandidateStep:
+def candidate_step(model: Seq2Seq, tokens: Tensor, inputs: Tensor | None = None) -> CandidateStep:
     """The step of a search that knows only some target tokens, and numbers them 0 to n - 1.
 
     Args:
         model: In evaluation.
         tokens: Their ids (n,), ascending; the special ones (0 to 3) are among them, so that they
             keep their numbers.
+        inputs: The model's `input_table`, if there is one.
 
     Returns:
         A function like `Seq2Seq.step`, with candidates in place of tokens, whose probabilities are
@@ -58,18 +59,25 @@ def candidate_step(model: Seq2Seq, tokens: Tensor) -> CandidateStep:
     """
     layer = model.output
     whole: Tensor | QuantizedMatrix = layer.logits.weight
-    weight = whole.selected(tokens) if isinstance(whole, QuantizedMatrix) else whole[tokens]
-    bias = layer.logits.bias[tokens]
+    weight: Tensor | QuantizedMatrix
+    if isinstance(whole, QuantizedMatrix):
+        weight = whole.selected(tokens)
+    else:
+        weight = whole.index_select(0, tokens)
+    bias = layer.logits.bias.index_select(0, tokens)
 
     def step(
         candidates: Tensor, state: DecoderState, memory: CandidateMemory
     ) -> tuple[DecoderState, StepOutput]:
         def logits(attentional: Tensor) -> Tensor:
-            scores = linear(layer.factors(attentional)[0], weight, bias)
+            states = layer.factors(attentional)[0]
+            if isinstance(weight, QuantizedMatrix):
+                return weight.product(states, start=torch.where(memory.allowed, bias, -torch.inf))
+            scores = linear(states, weight, bias)
             by_sentence = scores.view(len(memory.allowed), -1, len(tokens))
-            kept = by_sentence.masked_fill(~memory.allowed.unsqueeze(1), -torch.inf)
-            return kept.view_as(scores)
+            by_sentence.masked_fill_(~memory.allowed.unsqueeze(1), -torch.inf)
+            return scores
 
-        return model.step(tokens[candidates], state, memory.memory, logits)
+        return model.step(tokens[candidates], state, memory.memory, logits, inputs)
 
     return step

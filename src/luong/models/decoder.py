@@ -109,8 +109,11 @@ class Bridge(nn.Module):
 
     def forward(self, final: Tensor) -> DecoderState:
         """The state before the first step, from final states (B, L, H)."""
-        pairs = zip(self.layers, self.sources, strict=True)
-        started = torch.stack([layer(final[:, source]) for layer, source in pairs], 1)
+        layers = [cast(nn.Linear, layer) for layer in self.layers]
+        pairs = zip(layers, self.sources, strict=True)
+        started = torch.stack(
+            [linear(final[:, source], layer.weight, layer.bias) for layer, source in pairs], 1
+        )
         started = started.to(final.dtype)
         hidden = torch.tanh(started[..., : self.hidden_size])
         batch = len(final)
@@ -198,11 +201,25 @@ class Decoder(nn.Module):
         Returns:
             The new state, and the attentional state with the weights and the gate.
         """
-        projected = self._first.project(embedded)
-        state, attended = self._advance(projected, state, memory, self._loop())
-        weights = attended.dense(memory.mask.shape[1]).flatten(0, 1)
+        state, attended = self._advance(self.project(embedded), state, memory, self._loop())
         gates = self._gates(attended.context.flatten(0, 1), state.hidden[:, -1], embedded)
-        return state, Decoded(state.attentional, weights, gates)
+        return state, Decoded(state.attentional, _rows_of_weights(attended, memory), gates)
+
+    def step_projected(
+        self, projected: Tensor, state: DecoderState, memory: Memory
+    ) -> tuple[DecoderState, Decoded]:
+        """`step` of tokens that `project` was applied to; without gates of copying."""
+        state, attended = self._advance(projected, state, memory, self._loop())
+        return state, Decoded(state.attentional, _rows_of_weights(attended, memory))
+
+    def project(self, embedded: Tensor) -> Tensor:
+        """What embedded tokens (..., e) give the first recurrent layer, (..., `input_size`)."""
+        return self._first.project(embedded)
+
+    @property
+    def input_size(self) -> int:
+        """Numbers that a token gives the first recurrent layer: gates * H."""
+        return len(self._first.bias)
 
     def unroll(
         self,
@@ -361,6 +378,11 @@ class Decoder(nn.Module):
             hiddens.append(new_hidden)
             cells.append(new_cell)
         return state._replace(hidden=_stacked(hiddens), cell=_stacked(cells))
+
+
+def _rows_of_weights(attended: AttentionOutput, memory: Memory) -> Tensor:
+    """The weights of a step over the whole source (rows, S)."""
+    return attended.dense(memory.mask.shape[1]).flatten(0, 1)
 
 
 def _stacked(layers: list[Tensor]) -> Tensor:

@@ -11,7 +11,6 @@ in 16 bits, which eight would overflow.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import torch
@@ -19,7 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from luong import kernels
-from luong.kernels import products
+from luong.kernels import int8_layout, products
+from luong.kernels.reference import started
 
 _LEAST = 1e-30  # the scale of a row of zeros
 
@@ -56,16 +56,8 @@ class QuantizedMatrix(nn.Module):
 
     def pack(self) -> None:
         """Lay the values out for products; to be called again after they have changed or moved."""
-        self._packed: Any = None
-        self._wide: Tensor | None = None
-        if self.values.is_cpu and _has_products():
-            scales, zeros = self.scales.double(), torch.zeros(len(self.scales), dtype=torch.long)
-            with warnings.catch_warnings():  # torch announces the end of tensors of this kind
-                warnings.simplefilter("ignore", UserWarning)
-                tensor = torch._make_per_channel_quantized_tensor(self.values, scales, zeros, 0)
-            self._packed = torch.ops.quantized.linear_prepack(tensor, None)
-        else:
-            self._wide = self.widened()
+        self._packed: Any = int8_layout.packed(self.values, self.scales)
+        self._wide = self.widened() if self._packed is None else None
 
     def widened(self) -> Tensor:
         """The matrix in float32."""
@@ -82,8 +74,8 @@ class QuantizedMatrix(nn.Module):
         """The matrix of the given rows (n,), in their order."""
         chosen = QuantizedMatrix.__new__(QuantizedMatrix)
         nn.Module.__init__(chosen)
-        chosen.register_buffer("values", self.values[numbers])
-        chosen.register_buffer("scales", self.scales[numbers])
+        chosen.register_buffer("values", self.values.index_select(0, numbers))
+        chosen.register_buffer("scales", self.scales.index_select(0, numbers))
         chosen.pack()
         return chosen
 
@@ -92,25 +84,18 @@ class QuantizedMatrix(nn.Module):
 
         Args:
             parts: What stands side by side, float32 (..., inputs).
-            start: Added to the product: (outputs), or of the shape of the result.
+            start: Added to the product: (outputs), of the shape of the result, or (parts, outputs),
+                each for as many of the rows in turn.
         """
         inputs = parts[0] if len(parts) == 1 else torch.cat(parts, -1)
-        if self._wide is not None:
-            product = functional.linear(inputs, self._wide)
-            return product if start is None else product + start
         rows = inputs.reshape(-1, inputs.shape[-1])
         if start is not None and start.dim() > 1:
-            start = start.reshape(rows.shape[0], -1)
-        product = kernels.int8_product(rows, self.values, self.scales, self._packed, start)
+            start = start.reshape(-1, start.shape[-1])
+        if self._wide is None:
+            product = kernels.int8_product(rows, self.values, self.scales, self._packed, start)
+        else:
+            product = started(functional.linear(rows, self._wide), start)
         return product.view(*inputs.shape[:-1], self.scales.shape[0])
-
-
-def _has_products() -> bool:
-    """Whether this torch, on this CPU, multiplies in int8."""
-    engines = torch.backends.quantized.supported_engines
-    return "fbgemm" in engines and hasattr(
-        torch.ops.quantized, "linear_with_input_q_dq_qweight_dq_output_fp32"
-    )
 
 
 class QuantizedEmbedding(nn.Module):

@@ -109,7 +109,9 @@ def beam_search(
         step: `step(tokens, state, memory) -> (state, output)` without side effects; tokens (rows,)
             int64, sentence by sentence: one for each sentence in the first step, afterwards
             beam_size; output has `log_probabilities` (rows, V) and `weights` (rows, S), and may
-            have `copied`, a share of each probability (rows, V).
+            have `copied`, a share of each probability (rows, V). Where its `normalized` is False,
+            its `scores` (rows, V) are logits, and log-probabilities are only made of them where a
+            constraint asks.
         state: The state before the first token, one row per sentence; has `select`.
         memory: What the state attends to, one row per sentence; has `select`.
         beam_size: K, the hypotheses kept per sentence.
@@ -156,26 +158,28 @@ def beam_search(
         length, width = len(history), scores.shape[1]
         state, output = step(tokens, state, memory)
         full = limits <= length
-        logs = without_repeats(output.log_probabilities, prefixes, block_ngrams)
+        constrained = bool(block_ngrams) or length < min_length
+        normalized = constrained or getattr(output, "normalized", True)
+        following = getattr(output, "log_probabilities" if normalized else "scores")
+        following = without_repeats(following, prefixes, block_ngrams)
         if length < min_length:
-            logs = without_end(logs, full, never)
+            following = without_end(following, full, never)
         scores, parents, tokens, ended = kernels.best_continuations(
-            scores, logs, full, beam_size, end=END, never=never
+            scores, following, full, beam_size, end=END, never=never, normalized=normalized
         )
         weights = output.weights.view(len(sentences), width, -1)
         history.append(_Step(sentences, tokens, parents, weights, _shares(output, parents, tokens)))
 
         divisor = length_divisor(normalization, length + 1, alpha)
-        if bool((ended > -inf).any()):
+        if float(ended.max()) > -inf:
             _finish(finished, sentences, ended, length, divisor)
             # A model with few tokens soon has K poor ends: go on while the best may be to come.
             best, worst = finished.scores[sentences][:, [0, -1]].unbind(1)
             bars = torch.where(worst > -inf, best, -inf)
 
         live = scores[:, 0] / divisor > bars
-        if bool(live.all()):
-            firsts = torch.arange(0, len(sentences) * width, width, device=device)
-        else:
+        all_live = bool(live.all())
+        if not all_live:
             kept = live.nonzero()[:, 0]
             if not len(kept):
                 break
@@ -184,11 +188,12 @@ def beam_search(
                 for part in (sentences, limits, scores, bars, tokens, parents)
             )
             memory = memory.select(kept)
-            firsts = kept * width
-        rows = (firsts.unsqueeze(1) + parents).flatten()
-        if beam_size > 1 or len(firsts) < len(live):
-            state = state.select(rows)
         tokens = tokens.flatten()
+        if beam_size == 1 and all_live and not block_ngrams:
+            continue  # each row goes on where it is
+        firsts = torch.arange(len(live), device=device) if all_live else kept
+        rows = (firsts.unsqueeze(1) * width + parents).flatten()
+        state = state.select(rows)
         if block_ngrams:
             prefixes = torch.cat((prefixes[rows], tokens.unsqueeze(1)), 1)
     return _trace(history, finished, n_best)

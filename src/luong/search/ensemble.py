@@ -17,6 +17,7 @@ from luong.models import Seq2Seq
 from luong.models.candidates import CandidateMemory, candidate_step
 from luong.models.encoder_decoder import StepOutput
 from luong.search.copying import copies
+from luong.search.input_tables import InputTables
 from luong.search.trained import SearchModel, TrainedModel
 from luong.text.shortlist import Shortlist
 from luong.text.tokenizers import Tokenizer, same_tokenizer
@@ -181,8 +182,15 @@ def as_one(folder: TrainedModel | Sequence[TrainedModel]) -> TrainedModel:
     return folder[0] if len(folder) == 1 else EnsembleFolder(folder)
 
 
+def tabled(model: SearchModel, tables: InputTables) -> Step:
+    """The step of a model, or of an ensemble, by the tables of its inputs."""
+    if isinstance(model, Ensemble):
+        return averaged_step([tables.step(member) for member in model.models])
+    return cast(Step, tables.step(model))
+
+
 def shortlisted(
-    model: SearchModel, memory: Any, tokens: Tensor, allowed: Tensor
+    model: SearchModel, memory: Any, tokens: Tensor, allowed: Tensor, tables: InputTables
 ) -> tuple[Step, Any]:
     """A step and a memory that know only the tokens of a shortlist.
 
@@ -191,12 +199,14 @@ def shortlisted(
         memory: What its `encode` gave.
         tokens: The candidates' ids (n,), see `candidate_step`.
         allowed: Which of them each sentence may use, bool (B, n).
+        tables: Of the models' inputs.
     """
     if isinstance(model, Ensemble):
         pairs = [
-            shortlisted(member, value, tokens, allowed)
+            shortlisted(member, value, tokens, allowed, tables)
             for member, value in zip(model.models, memory.values, strict=True)
         ]
         steps, memories = zip(*pairs, strict=True)
         return averaged_step(steps), Members(memories)
-    return candidate_step(cast(Seq2Seq, model), tokens), CandidateMemory(memory, allowed)
+    step = candidate_step(cast(Seq2Seq, model), tokens, tables.table(model))
+    return step, CandidateMemory(memory, allowed)

@@ -15,7 +15,8 @@ from luong.errors import UserError
 from luong.search.beam import Hypothesis, beam_search
 from luong.search.chunks import Source, batch_places, read_chunks
 from luong.search.copying import encode, read_copies, refuse_shortlist, stretches
-from luong.search.ensemble import as_one, shortlisted
+from luong.search.ensemble import as_one, shortlisted, tabled
+from luong.search.input_tables import InputTables
 from luong.search.links import aligned_rows, word_links
 from luong.search.settings import SearchOptions, SearchSettings
 from luong.search.splitting import search_split
@@ -51,6 +52,7 @@ class Translator:
 
     def __init__(self, folder: TrainedModel | Sequence[TrainedModel]) -> None:
         self.folder = as_one(folder)
+        self._tables = InputTables()
 
     @overload
     def translate(  # type: ignore[overload-overlap]
@@ -212,11 +214,13 @@ class Translator:
         with torch.inference_mode(), torch.autocast(device.type, enabled=False), evaluating(model):
             ended = torch.tensor(lengths).to(device) + 1
             memory, state = encode(model, sources.to(device), ended, copies)
-            step: Any = model.step
+            step: Any
             tokens = None
             if settings.shortlist:
                 tokens, allowed = self._candidates(batch)
-                step, memory = shortlisted(model, memory, tokens, allowed)
+                step, memory = shortlisted(model, memory, tokens, allowed, self._tables)
+            else:
+                step = tabled(model, self._tables)
             found = beam_search(
                 step,
                 state,

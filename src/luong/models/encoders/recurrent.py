@@ -8,10 +8,15 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import override
 
+from luong import kernels
 from luong.attention import masks
 from luong.config import ModelConfig
+from luong.kernels.products import linear
 from luong.models.dropout import dropout
 from luong.models.encoders.encoder import Encoded, Encoder
+
+# Up to so many, torch's loop is held up by its calls, and by waking its threads at each step.
+_FEW_SENTENCES = 2
 
 
 class RecurrentEncoder(Encoder):
@@ -60,18 +65,35 @@ class RecurrentEncoder(Encoder):
         for number, layer in enumerate(self.layers):
             if number:
                 states = dropout(states, self.layer_dropout, self.training)
-            outputs = []
-            for direction, recurrent in enumerate(cast(nn.ModuleList, layer)):
-                inputs = _permuted(states, reversal) if direction else states
-                output, _ = recurrent(inputs)
-                finals.append(output.take_along_dim(last, 1).squeeze(1))
-                outputs.append(_permuted(output, reversal) if direction else output)
+            directions = cast(nn.ModuleList, layer)
+            inputs = [
+                _permuted(states, reversal) if way else states for way in range(len(directions))
+            ]
+            outputs = _recurrence(directions, inputs)
+            finals += [output.take_along_dim(last, 1).squeeze(1) for output in outputs]
+            outputs[1:] = [_permuted(output, reversal) for output in outputs[1:]]
             states = torch.cat(outputs, -1)
         if self.reverse_source:
             states = _permuted(states, reversal)
         states = states.to(embedded.dtype)
         final = torch.cat(finals, -1).view(len(states), len(self.layers), -1)
         return Encoded(self._with_state_dropout(states), final.to(embedded.dtype))
+
+
+def _recurrence(layers: nn.ModuleList, inputs: list[Tensor]) -> list[Tensor]:
+    """The states (B, S, H) of layers that do not depend on one another, of inputs (B, S, size)."""
+    first = inputs[0]
+    few = 0 < len(first) <= _FEW_SENTENCES and first.shape[1] > 0
+    plain = few and first.is_cpu and first.dtype == torch.float32 and isinstance(layers[0], nn.LSTM)
+    if not plain or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
+        return [layer(part)[0] for layer, part in zip(layers, inputs, strict=True)]
+    weights = [cast(nn.LSTM, layer).all_weights[0] for layer in layers]
+    projected = [
+        linear(part.transpose(0, 1), to_inputs, bias + recurrent_bias)
+        for part, (to_inputs, _, bias, recurrent_bias) in zip(inputs, weights, strict=True)
+    ]
+    recurrent = [weight for _, weight, *_ in weights]
+    return [states.transpose(0, 1) for states in kernels.lstm_sequences(projected, recurrent)]
 
 
 def _reversal(lengths: Tensor, size: int) -> Tensor:
