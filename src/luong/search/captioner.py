@@ -16,6 +16,7 @@ from luong.pictures import CaptionCorpus, fitted, normalized, read_picture
 from luong.pictures.loader import Picture
 from luong.search.beam import Hypothesis, beam_search
 from luong.search.caption import Caption
+from luong.search.input_tables import InputTables
 from luong.search.splitting import search_split
 from luong.search.trained import evaluating
 from luong.text.vocabulary import BEGIN, PAD, UNKNOWN
@@ -45,6 +46,7 @@ class Captioner:
 
     def __init__(self, folder: CaptionFolder) -> None:
         self.folder = folder
+        self._tables = InputTables()
 
     @overload
     def caption(  # type: ignore[overload-overlap]
@@ -128,7 +130,7 @@ class Captioner:
         with torch.inference_mode(), torch.autocast(device.type, enabled=False), evaluating(model):
             memory, state = model.encode(source, cells)
             return beam_search(
-                model.step,
+                self._tables.step(model),
                 state,
                 memory,
                 beam_size=beam_size,
