@@ -79,8 +79,7 @@ class Seq2Seq(EncoderDecoder):
         """Draw parameters from U(-0.1, 0.1), as in Luong 2015, section 4.1.
 
         Those of an encoder that starts in a way of its own stay as they are. Embeddings that are
-        not shared with the output layer have the range of the settings: from 0.1 they leave the
-        gates of the recurrent layers nearly as they were, and learning is slow to begin.
+        not shared with the output layer have the range of the settings.
         """
         apart = set() if self.encoder.uniform else set(self.encoder.parameters())
         for parameter in self.parameters():

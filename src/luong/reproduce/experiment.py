@@ -100,7 +100,6 @@ def shared_settings(
                 "encoder_layers": size.layers,
                 "decoder_layers": size.layers,
                 "tie_embeddings": "none",
-                "embedding_range": 0.1,
                 "dropout": 0.0,
                 **model,
             },
