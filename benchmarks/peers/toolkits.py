@@ -14,7 +14,6 @@ from benchmarks.peers.trainer import (
     LuongInt8,
     LuongInt8Shortlist,
     LuongShortlist,
-    LuongWide,
 )
 
 TOOLKITS: dict[str, type[Toolkit]] = {
@@ -22,6 +21,6 @@ TOOLKITS: dict[str, type[Toolkit]] = {
     for kind in (
         *(OpenNMT, Fairseq, JoeyNMT, Marian),
         *(Plain, PlainOneDNN, PlainBFloat16),
-        *(Luong, LuongAuto, LuongWide, LuongInt8, LuongShortlist, LuongInt8Shortlist),
+        *(Luong, LuongAuto, LuongInt8, LuongShortlist, LuongInt8Shortlist),
     )
 }

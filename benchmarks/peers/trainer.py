@@ -18,7 +18,6 @@ class Luong(Toolkit):
     writes_pieces = False
     seconds_pattern = r"seconds ([\d.]+)"
     precision = "float32"
-    embedding_range = 0.1
     batch_tokens = 1050
     """Padded positions; it pads little, so that a batch has about 1,035 real ones, as others do."""
 
@@ -38,7 +37,6 @@ class Luong(Toolkit):
                 "bidirectional": True,
                 "dropout": 0.3,
                 "tie_embeddings": "none",
-                "embedding_range": self.embedding_range,
             },
             "model.attention": {
                 "score": "general",
@@ -105,13 +103,6 @@ class LuongAuto(Luong):
 
     name = "luong-auto"
     precision = "auto"
-
-
-class LuongWide(LuongAuto):
-    """The same from embeddings in U(-1, 1)."""
-
-    name = "luong-wide"
-    embedding_range = 1.0
 
 
 class LuongInt8(Luong):

@@ -183,7 +183,7 @@ class TestParallel:
         model = Seq2Seq(config, 11, 11)
         deviation = model.encoder.layers[0].weight.std().item()
         assert deviation == pytest.approx(math.sqrt(4 * 0.5 / (3 * 64)), rel=0.03)
-        for part in (model.decoder, model.output):
+        for part in (model.source_embedding, model.decoder, model.output):
             assert all(parameter.abs().max() <= 0.1 for parameter in part.parameters())
 
 

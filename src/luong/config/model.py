@@ -81,9 +81,6 @@ class ModelConfig(Section):
     """On recurrent states, the same units at every step of a sentence (Gal, Ghahramani 2016)."""
     tie_embeddings: Literal["none", "target", "all"] = "target"
     """The output layer shares the target embeddings; `all`: so does the source side."""
-    embedding_range: float = Field(0.1, gt=0.0)
-    """Embeddings that are not the output layer's, too, start from U(-r, r). With 1.0 models of
-    subwords and tens of thousands of pairs learn faster at first; few pairs are learnt by heart."""
     copies: bool = Field(False, validation_alias=AliasChoices("copy", "copies"))
     """Source words may be copied (See 2017, pointer-generator); `copy` in the settings."""
     features: Literal["tokens", "attention"] = "tokens"

@@ -72,22 +72,17 @@ class Seq2Seq(EncoderDecoder):
             if first_feature is None:
                 raise ValueError("features='attention' needs a source with features.")
             self.feature_states = FeatureStates(size, config.hidden_size)
-        self.embedding_range = config.embedding_range
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw parameters from U(-0.1, 0.1), as in Luong 2015, section 4.1.
 
-        Those of an encoder that starts in a way of its own stay as they are. Embeddings that are
-        not shared with the output layer have the range of the settings.
+        Those of an encoder that starts in a way of its own stay as they are.
         """
         apart = set() if self.encoder.uniform else set(self.encoder.parameters())
         for parameter in self.parameters():
             if parameter not in apart:
                 nn.init.uniform_(parameter, -0.1, 0.1)
-        for embedding in (self.source_embedding, self.target_embedding):
-            if embedding.weight is not self.output.logits.weight:
-                nn.init.uniform_(embedding.weight, -self.embedding_range, self.embedding_range)
 
     def encode(
         self, source: Tensor, lengths: Tensor, copies: Tensor | None = None
