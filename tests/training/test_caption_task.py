@@ -6,6 +6,7 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file
+from untimed import rows
 
 import luong
 from luong.config import load_config
@@ -14,22 +15,6 @@ from luong.folder import load_caption_folder, load_folder
 from luong.training import train
 from luong.training.captions import CaptionTask, shifted
 from luong.training.page import write_run_page
-from luong.training.report import read_metrics
-
-TIMED = {
-    "seconds",
-    "validating_seconds",
-    "source_tokens_per_second",
-    "target_tokens_per_second",
-    "wait_share",
-}
-
-
-def rows(folder):
-    return [
-        {key: value for key, value in row.items() if key not in TIMED}
-        for row in read_metrics(folder)
-    ]
 
 
 def test_shapes_and_colours_are_learnt(trained_captioner):

@@ -6,6 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch.nn import functional
+from untimed import rows
 
 from luong.config import load_config
 from luong.errors import UserError
@@ -14,22 +15,6 @@ from luong.training.classification import ClassificationTask
 from luong.training.loop import Trainer
 from luong.training.loss import classification_loss
 from luong.training.page import write_run_page
-from luong.training.report import read_metrics
-
-TIMED = {
-    "seconds",
-    "validating_seconds",
-    "source_tokens_per_second",
-    "target_tokens_per_second",
-    "wait_share",
-}
-
-
-def rows(folder):
-    return [
-        {key: value for key, value in row.items() if key not in TIMED}
-        for row in read_metrics(folder)
-    ]
 
 
 def test_a_killed_run_equals_one_that_was_not(

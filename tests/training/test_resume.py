@@ -13,6 +13,7 @@ import torch
 from rich.console import Console
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
+from untimed import rows
 
 from luong.config import load_config
 from luong.errors import UserError
@@ -23,14 +24,6 @@ from luong.training.report import read_metrics
 from luong.training.update import Updater
 
 # Keys that the clock decides.
-TIMED = {
-    "seconds",
-    "validating_seconds",
-    "source_tokens_per_second",
-    "target_tokens_per_second",
-    "wait_share",
-}
-
 # Settings, and the update after which the run is stopped: in the middle of an epoch, and not just
 # after a save.
 RUNS = {
@@ -118,14 +111,6 @@ def whole_run(toy, tmp_path_factory):
         return folders[overrides]
 
     return run
-
-
-def rows(folder):
-    """The rows of metrics.jsonl without what the clock decides."""
-    return [
-        {key: value for key, value in row.items() if key not in TIMED}
-        for row in read_metrics(folder)
-    ]
 
 
 def state(folder):

@@ -187,28 +187,30 @@ def _multiply(
     factors: Floats,
     excesses: NDArray[np.int32],
     matrix: int,
-    scales: Floats,
-    start: Floats,
+    scales: int,
+    start: int,
+    outputs: int,
+    start_rows: int,
     first: int,
     last: int,
-    out: Floats,
+    target: int,
 ) -> None:
-    rows, outputs = out.shape
-    groups = whole.shape[1] // GROUP
-    share = rows // start.shape[0]
+    rows, groups = whole.shape[0], whole.shape[1] // GROUP
+    share, begins = rows // start_rows, floats(start, start_rows, outputs)
+    all_scales, out = floats(scales, 1, outputs)[0], floats(target, rows, outputs)
     sums = np.empty((_TILE, PANEL), np.int32)
-    inputs, made, target = whole.ctypes.data, sums.ctypes.data, out.ctypes.data
+    inputs, made = whole.ctypes.data, sums.ctypes.data
     for number in range(first, last):
         begin, end = number * PANEL, min((number + 1) * PANEL, outputs)
         panel = matrix + begin * groups * GROUP
-        own_scales = scales[begin:end]
+        own_scales = all_scales[begin:end]
         for row in range(0, rows, _TILE):
             count = min(_TILE, rows - row)
             own_inputs = inputs + row * groups * GROUP
             place = target + 4 * (row * outputs + begin)
             _add_products(count, own_inputs, panel, groups, made, place, 4 * outputs)
             for k in range(row, row + count):
-                added, own = start[k // share, begin:end], out[k, begin:end]
+                added, own = begins[k // share, begin:end], out[k, begin:end]
                 _scale(sums[k - row], excesses[k], own_scales, factors[k], added, own)
 
 
@@ -238,17 +240,9 @@ def multiply(first: int, last: int, call: int) -> None:
     (
         whole, factors, excesses, matrix, scales, start, rows, size, outputs, start_rows, out,
     ) = numbers(call, 11)  # fmt: skip
-    _multiply(
-        octets(whole, rows, -(-size // GROUP) * GROUP),
-        floats(factors, 1, rows)[0],
-        words(excesses, 1, rows)[0],
-        matrix,
-        floats(scales, 1, outputs)[0],
-        floats(start, start_rows, outputs),
-        first,
-        last,
-        floats(out, rows, outputs),
-    )
+    made = octets(whole, rows, -(-size // GROUP) * GROUP)
+    own, added = floats(factors, 1, rows)[0], words(excesses, 1, rows)[0]
+    _multiply(made, own, added, matrix, scales, start, outputs, start_rows, first, last, out)
 
 
 @Loop
@@ -257,17 +251,7 @@ def product(first: int, last: int, call: int) -> None:
     inputs, matrix, scales, start, rows, size, outputs, start_rows, out = numbers(call, 9)
     given = floats(inputs, rows, size)
     whole = np.empty((rows, -(-size // GROUP) * GROUP), np.int8)
-    factors, excesses = np.empty(rows, np.float32), np.empty(rows, np.int32)
+    own, added = np.empty(rows, np.float32), np.empty(rows, np.int32)
     for row in range(rows):
-        factors[row], excesses[row] = _make_whole(given[row], whole[row])
-    _multiply(
-        whole,
-        factors,
-        excesses,
-        matrix,
-        floats(scales, 1, outputs)[0],
-        floats(start, start_rows, outputs),
-        first,
-        last,
-        floats(out, rows, outputs),
-    )
+        own[row], added[row] = _make_whole(given[row], whole[row])
+    _multiply(whole, own, added, matrix, scales, start, outputs, start_rows, first, last, out)
