@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luong.kernels.compiled import compiled, exponential, inlined
+from luong.kernels.cpu_rows import add
 
 Floats = NDArray[np.float32]
 
@@ -169,12 +170,6 @@ def scale(gradient: Floats, weight: Floats) -> None:
         gradient[c] *= _FOUR * weight[c]
 
 
-@inlined
-def _add(total: Floats, part: Floats) -> None:
-    for c in range(total.shape[0]):
-        total[c] += part[c]
-
-
 @compiled
 def score_gradients(
     incoming: Floats,
@@ -263,15 +258,15 @@ def score_gradients(
                             a = query[row + 1, start : start + real]
                             b = key[other, start : start + real]
                             add_direct_gradients(a, b, f, odd_part, into, weight_part)
-                    _add(query_gradient[row, start:stop], even_part)
+                    add(even_part, query_gradient[row, start:stop])
                     if both:
-                        _add(query_gradient[row + 1, start:stop], odd_part)
+                        add(odd_part, query_gradient[row + 1, start:stop])
                     for c in range(width):
                         weight_sum[c] += weight_part[c]
                 if blocked:
                     for position in range(left, right):
                         into = key_gradient[batch * source + position, start:stop]
-                        _add(into, key_part[position - left])
+                        add(key_part[position - left], into)
         for row in range(batch * steps, (batch + 1) * steps):
             scale(query_gradient[row, start:stop], factor)
         for other in range(batch * source, (batch + 1) * source):

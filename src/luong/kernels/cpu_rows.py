@@ -41,7 +41,8 @@ def _four(
 
 
 @inlined
-def _add(values: Floats, out: Floats) -> None:
+def add(values: Floats, out: Floats) -> None:
+    """Add values to a row."""
     for c in range(out.shape[0]):
         out[c] += values[c]
 
@@ -75,7 +76,7 @@ def multiply_rows(
         for row in range(fours, rows):
             y[row, output] = dot(w[output], x[row])
     for row in range(rows if start_rows else 0):
-        _add(added[row // (rows // start_rows), first:last], y[row, first:last])
+        add(added[row // (rows // start_rows), first:last], y[row, first:last])
 
 
 @Loop
