@@ -234,6 +234,17 @@ def largest(values: NDArray[np.float32]) -> np.float32:
     return np.int32(_ordered(found)).view(np.float32)
 
 
+@njit(error_model="numpy", nogil=True, forceinline=True)
+def largest_magnitude(values: NDArray[np.float32]) -> np.float32:
+    """The largest absolute value, 0 of none; NaN if there is one."""
+    found = np.int32(0)
+    for c in range(values.shape[0]):
+        # As integers magnitudes keep their order, and NaN lies above infinity.
+        bits = np.int32(np.float32(values[c]).view(np.int32) & _ALL_BUT_SIGN)
+        found = bits if bits > found else found
+    return np.int32(found).view(np.float32)
+
+
 _SIXTEEN = np.int32(16)
 _LAST_BIT = np.int32(1)
 _BELOW_HALF = np.int32(0x7FFF)

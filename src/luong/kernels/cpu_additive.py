@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from luong.kernels.compiled import compiled, exponential, inlined
+from luong.kernels.compiled import compiled, exponential, inlined, largest_magnitude
 from luong.kernels.cpu_rows import add
 
 Floats = NDArray[np.float32]
@@ -29,7 +29,6 @@ _ONE = np.float32(1.0)
 _TWO = np.float32(2.0)
 _FOUR = np.float32(4.0)
 _ZERO = np.float32(0.0)
-_MAGNITUDE = np.int32(0x7FFFFFFF)
 # Two divisions share one reciprocal of the product of their divisors, which must not overflow.
 _CLAMP = np.float32(2.0**60)
 # Columns times rows of a tile of keys that stays in the second-level cache.
@@ -41,17 +40,6 @@ _BLOCK = 64
 def padded(size: int) -> int:
     """Columns of a row of exponentials that stands for `size` columns."""
     return -(-size // PAD) * PAD
-
-
-@inlined
-def _largest(values: Floats) -> np.float32:
-    """The largest magnitude; NaN if there is one."""
-    largest = np.int32(0)
-    for c in range(values.shape[0]):
-        # As integers magnitudes keep their order, and NaN lies above infinity.
-        bits = np.int32(np.float32(values[c]).view(np.int32) & _MAGNITUDE)
-        largest = bits if bits > largest else largest
-    return np.int32(largest).view(np.float32)
 
 
 @inlined
@@ -67,7 +55,7 @@ def exponentiate(rows: Floats, first: int, last: int, powers: Floats, maxima: Fl
     for row in range(first, last):
         _raise(rows[row], powers[row, :size])
         powers[row, size:] = _ZERO
-        maxima[row] = _largest(rows[row])
+        maxima[row] = largest_magnitude(rows[row])
 
 
 @compiled

@@ -8,25 +8,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from luong.kernels.compiled import floats, inlined, nearest, numbers
+from luong.kernels.compiled import floats, inlined, largest_magnitude, nearest, numbers
 from luong.kernels.team import Loop
 
 Floats = NDArray[np.float32]
 
-_ABSOLUTE = np.int32(0x7FFFFFFF)
 _FINITE = np.float32(3.4e38)
 _LEVELS = np.float32(63.0)
 _LEAST = np.float32(1e-30)  # the largest of a row of zeros
 _ZERO = np.float32(0.0)
-
-
-@inlined
-def _largest(row: Floats) -> np.float32:
-    """The largest absolute value. As bits, those of NaN are above all others."""
-    bits = np.int32(0)
-    for c in range(row.shape[0]):
-        bits = max(bits, np.int32(np.float32(row[c]).view(np.int32) & _ABSOLUTE))
-    return np.int32(bits).view(np.float32)
 
 
 @inlined
@@ -38,7 +28,7 @@ def _divide(row: Floats, factor: np.float32, out: Floats | NDArray[np.int8]) -> 
 @inlined
 def make_row_whole(row: Floats, out: Floats | NDArray[np.int8]) -> np.float32:
     """Write a row as whole numbers from -63 to 63, and give what to multiply them by."""
-    largest = _largest(row)
+    largest = largest_magnitude(row)
     if largest <= _FINITE:
         largest = max(largest, _LEAST)
         _divide(row, _LEVELS / largest, out)
